@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+/* Adding one finished call to the counters. */
+#ifndef INGERO_ACCOUNT_H
+#define INGERO_ACCOUNT_H
+
+#include "api_functions.h"
+#include "task.h"
+
+#define MAX_CALL_BYTES (1ULL << 46) /* 64 TiB: more than any machine's memory */
+
+static const struct call_stats no_stats;
+
+static __always_inline u32 log2_u64(u64 v)
+{
+	u32 shift, result;
+
+	result = (v > 0xffffffff) << 5;
+	v >>= result;
+	shift = (v > 0xffff) << 4;
+	v >>= shift;
+	result |= shift;
+	shift = (v > 0xff) << 3;
+	v >>= shift;
+	result |= shift;
+	shift = (v > 0xf) << 2;
+	v >>= shift;
+	result |= shift;
+	shift = (v > 0x3) << 1;
+	v >>= shift;
+	result |= shift;
+	return result | (v >> 1);
+}
+
+/* Bucket of a duration: see wire.h. An end belongs to its bucket, as Prometheus' `le` wants it. */
+static __always_inline u32 duration_bucket(u64 ns)
+{
+	u64 v = ns ? (ns - 1) * 128 / 125 : 0; /* 1/1024 us */
+	u32 exponent, bucket;
+
+	if (v < 64)
+		return 0;
+	exponent = log2_u64(v);
+	bucket = 1 + (exponent - 6) * 4 + ((v >> (exponent - 2)) & 3);
+	return bucket < DURATION_BUCKETS ? bucket : DURATION_BUCKETS - 1;
+}
+
+static __always_inline u32 size_bucket(u64 bytes)
+{
+	u32 bucket;
+
+	if (bytes <= 1024)
+		return 0;
+	bucket = (log2_u64(bytes - 1) - 10) / 2 + 1;
+	return bucket < SIZE_BUCKETS ? bucket : SIZE_BUCKETS - 1;
+}
+
+/* The entry of a key, made at its first call. A full map folds the process into its cgroup's entry. */
+static __noinline struct call_stats *stats_create(struct call_key *key)
+{
+	struct call_key folded;
+	struct call_stats *stats;
+
+	if (!key)
+		return NULL;
+	bpf_map_update_elem(&calls, key, &no_stats, BPF_NOEXIST);
+	stats = bpf_map_lookup_elem(&calls, key);
+	if (stats)
+		return stats;
+	folded = *key;
+	folded.tgid = 0;
+	folded.process_start_ns = 0;
+	stats = bpf_map_lookup_elem(&calls, &folded);
+	if (!stats) {
+		bpf_map_update_elem(&calls, &folded, &no_stats, BPF_NOEXIST);
+		stats = bpf_map_lookup_elem(&calls, &folded);
+	}
+	count_loss(stats ? LOSS_PROCESS_FOLDED : LOSS_CALLS_MAP_FULL);
+	return stats;
+}
+
+static __always_inline struct call_stats *stats_of(struct call_key *key)
+{
+	struct call_stats *stats = bpf_map_lookup_elem(&calls, key);
+
+	return stats ? stats : stats_create(key);
+}
+
+static __always_inline void add_to(u64 *counter, u64 n)
+{
+	__sync_fetch_and_add(counter, n);
+}
+
+/* Adds to a u64 hash map, making the entry; false when the map is full. */
+static __always_inline int add_to_map(void *map, const void *key, u64 n)
+{
+	u64 zero = 0, *counter = bpf_map_lookup_elem(map, key);
+
+	if (!counter) {
+		bpf_map_update_elem(map, key, &zero, BPF_NOEXIST);
+		counter = bpf_map_lookup_elem(map, key);
+	}
+	if (!counter)
+		return 0;
+	__sync_fetch_and_add(counter, n);
+	return 1;
+}
+
+static __noinline int count_error(struct call_key *call, s32 code)
+{
+	struct error_key key = {};
+
+	if (!call)
+		return 0;
+	key.call = *call;
+	key.code = code;
+	if (!add_to_map(&errors, &key, 1))
+		count_loss(LOSS_ERRORS_MAP_FULL);
+	return 0;
+}
+
+static __always_inline void call_key_of(struct call_key *key, const struct thread_state *thread,
+					const struct call_frame *frame, struct task_struct *task)
+{
+	key->cgroup_id = task_cgroup_id(task);
+	key->process_start_ns = thread->process_start_ns;
+	key->tgid = thread->tgid;
+	key->function = API_COOKIE_ID(frame->cookie);
+	key->direction = frame->direction;
+}
+
+/* A call that left without returning: counted as a call, its result and size are not known. */
+static __noinline int account_unfinished(struct thread_state *thread)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct call_key key = {};
+	struct call_stats *stats;
+
+	if (!thread)
+		return 0;
+	call_key_of(&key, thread, &thread->frame, task);
+	stats = stats_of(&key);
+	if (stats) {
+		add_to(&stats->calls, 1);
+		add_to(&stats->unfinished, 1);
+	}
+	count_loss(settings.entry_only ? LOSS_RESULT_UNKNOWN : LOSS_UNFINISHED_CALL);
+	return 0;
+}
+
+/* Adds a finished call. `bytes` is what the call moved if it succeeded. */
+static __always_inline struct call_stats *account_call(struct call_key *key, u64 duration, u64 bytes,
+							s32 result, int failed)
+{
+	struct call_stats *stats = stats_of(key);
+
+	if (!stats)
+		return NULL;
+	add_to(&stats->calls, 1);
+	add_to(&stats->duration_ns, duration);
+	add_to(&stats->durations[duration_bucket(duration) & (DURATION_BUCKETS - 1)], 1);
+	if (failed) {
+		add_to(&stats->errors, 1);
+		count_error(key, result);
+	} else if (bytes) {
+		add_to(&stats->bytes, bytes);
+	}
+	return stats;
+}
+
+#endif

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+/* One call from entry to return. Only the outermost traced call of a thread counts; stack pointers tell
+ * which call returns, so that nesting needs no depth counter that a longjmp could leave behind. */
+#ifndef INGERO_FRAME_H
+#define INGERO_FRAME_H
+
+#include "account.h"
+
+/* True when this entry came by a tail call out of the call that is open: then the return address is the
+ * kernel's return trampoline already. */
+static __noinline int is_tail_call(u64 address)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct mm_struct *mm = task->mm;
+
+	if (!mm || !mm->uprobes_state.xol_area)
+		return 0;
+	return mm->uprobes_state.xol_area->vaddr == address;
+}
+
+/* Opens the frame of an outermost call; NULL: nested, or not to be counted. */
+static __always_inline struct call_frame *frame_open(user_regs_t *regs, struct thread_state *thread, u64 cookie)
+{
+	struct call_frame *frame = &thread->frame;
+	u64 sp = USER_SP(regs);
+
+	if (!thread->traced)
+		return NULL;
+	if (frame->sp) {
+		if (sp < frame->sp)
+			return NULL;
+		if (sp == frame->sp && is_tail_call(return_address(regs)))
+			return NULL;
+		account_unfinished(thread);
+	}
+	frame->sp = sp;
+	frame->cookie = cookie;
+	frame->direction = 0;
+	frame->size = 0;
+	return frame;
+}
+
+/* Closes the frame of the call that returns; NULL: a nested call, or one that was never opened. */
+static __always_inline struct call_frame *frame_close(user_regs_t *regs, struct thread_state *thread)
+{
+	struct call_frame *frame = &thread->frame;
+
+	if (!frame->sp || USER_SP(regs) != frame->sp + RETURN_SP_DELTA)
+		return NULL;
+	frame->sp = 0;
+	return frame;
+}
+
+/* What a session program's entry half returns: 0 runs the return half, 1 leaves it out. */
+#define FRAME_ENTERED 0
+#define FRAME_SKIPPED 1
+
+/* The last step of each entry half: start the clock, or, where return probes are off, count at once. */
+static __always_inline int frame_start(struct thread_state *thread, struct call_frame *frame)
+{
+	if (settings.entry_only) {
+		account_unfinished(thread);
+		frame->sp = 0;
+		return FRAME_SKIPPED;
+	}
+	frame->start_ns = bpf_ktime_get_ns();
+	return FRAME_ENTERED;
+}
+
+/* The return half of a session program runs with the instruction pointer behind the call, the entry half
+ * on the function itself. (bpf_session_is_return() tells the same but has two prototypes, see
+ * docs/adr/0001-session-without-kfuncs.md.) */
+static __always_inline int session_is_return(user_regs_t *regs)
+{
+	return bpf_get_func_ip(regs) != USER_IP(regs);
+}
+
+/* Three programs of one pair of halves: attached as entry and return probe, or once as a session. */
+#define CALL_PROGRAMS(name)                                                                           \
+	SEC("uprobe") int name##_entry(user_regs_t *regs)                                            \
+	{                                                                                            \
+		name##_enter(regs, bpf_get_attach_cookie(regs));                                     \
+		return 0;                                                                            \
+	}                                                                                            \
+	SEC("uprobe") int name##_return(user_regs_t *regs)                                           \
+	{                                                                                            \
+		name##_exit(regs);                                                                   \
+		return 0;                                                                            \
+	}                                                                                            \
+	SEC("uprobe") int name##_session(user_regs_t *regs)                                          \
+	{                                                                                            \
+		if (session_is_return(regs)) {                                                       \
+			name##_exit(regs);                                                           \
+			return 0;                                                                    \
+		}                                                                                    \
+		return name##_enter(regs, bpf_get_attach_cookie(regs));                              \
+	}
+
+static __always_inline void send_call(struct task_struct *task, struct call_key *key,
+				      struct thread_state *thread, struct call_frame *frame,
+				      struct comm_info *comm, u64 duration, u64 bytes, s32 result, int failed)
+{
+	struct call_event *event = bpf_ringbuf_reserve(&call_events, sizeof(*event), 0);
+	u64 flags;
+
+	if (!event) {
+		count_loss(LOSS_CALL_RING_FULL);
+		return;
+	}
+	event->header.kind = EVENT_CALL;
+	event->header.tid = task->pid;
+	event->header.time_ns = frame->start_ns;
+	event->header.process_start_ns = thread->process_start_ns;
+	event->header.cgroup_id = key->cgroup_id;
+	event->header.tgid = thread->tgid;
+	event->header.exec_id = thread->exec_id;
+	event->duration_ns = duration;
+	event->comm = frame->comm;
+	event->comm_id_hash = comm ? comm->id_hash : 0;
+	event->stream = frame->stream;
+	event->count = frame->count;
+	event->bytes = bytes;
+	event->sequence = comm ? comm->collectives : 0;
+	event->rank = comm ? comm->rank : RANK_UNKNOWN;
+	event->nranks = comm ? comm->nranks : 0;
+	event->result = result;
+	event->peer = frame->peer;
+	event->redop = frame->redop;
+	event->function = key->function;
+	event->direction = frame->direction;
+	event->datatype = frame->datatype;
+	event->group_depth = thread->group_depth;
+	event->failed = failed;
+	/* One wake-up per 64 KiB; the reader looks by itself every few milliseconds. */
+	flags = bpf_ringbuf_query(&call_events, BPF_RB_AVAIL_DATA) >= (64 << 10) ? BPF_RB_FORCE_WAKEUP
+										  : BPF_RB_NO_WAKEUP;
+	bpf_ringbuf_submit(event, flags);
+}
+
+#endif

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0
+#include "maps.h"
+
+struct calls_map calls SEC(".maps");
+struct errors_map errors SEC(".maps");
+struct unscaled_map unscaled SEC(".maps");
+struct processes_map processes SEC(".maps");
+struct comms_map comms SEC(".maps");
+struct pending_map pending SEC(".maps");
+struct streams_map streams SEC(".maps");
+struct layouts_map layouts SEC(".maps");
+struct traced_tgids_map traced_tgids SEC(".maps");
+struct known_files_map known_files SEC(".maps");
+struct losses_map losses SEC(".maps");
+struct threads_map threads SEC(".maps");
+struct spare_threads_map spare_threads SEC(".maps");
+struct lifecycle_ring lifecycle_events SEC(".maps");
+struct call_ring call_events SEC(".maps");
+
+volatile struct agent_settings settings SEC(".bss");
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

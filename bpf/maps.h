@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+/* Every map, named value_by_key or for what it holds; defined in maps.bpf.c. */
+#ifndef INGERO_MAPS_H
+#define INGERO_MAPS_H
+
+#include "vmlinux.h"
+#include "wire.h"
+
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+/* The outermost traced call that a thread is in. */
+struct call_frame {
+	u64 sp; /* stack pointer at entry; 0: no call */
+	u64 start_ns;
+	u64 cookie;
+	u64 size; /* bytes, or one rank's share */
+	u64 count;
+	u64 comm;
+	u64 stream;
+	u64 out; /* address that receives the new communicator(s) */
+	u64 out_before; /* what stood there at entry */
+	u64 id_hash;
+	s32 rank;
+	u32 nranks;
+	u32 redop;
+	s32 peer;
+	u16 direction;
+	u8 datatype;
+	u8 pad[5];
+	char name[COMM_NAME_SIZE];
+};
+
+struct thread_state {
+	u64 process_start_ns;
+	u32 tgid;
+	u32 exec_id;
+	u32 traced;
+	u32 group_depth;
+	u32 pending_comms; /* made in the open group, to be read at its end */
+	u32 pad;
+	u64 unique_id_sp; /* ncclGetUniqueId called inside ncclCommInitAll */
+	u64 unique_id_out;
+	struct call_frame frame;
+};
+
+/* A communicator whose pointer the library stores later. */
+struct pending_key {
+	u64 owner; /* pid_tgid of the thread with the open group */
+	u64 slot;
+};
+
+struct pending_comm {
+	u64 out;
+	u64 out_before;
+	u64 id_hash;
+	u64 parent;
+	u64 cookie;
+	s32 rank;
+	u32 nranks;
+	char name[COMM_NAME_SIZE];
+};
+
+/* The communicator that enqueued on a stream since its last synchronize. */
+struct stream_key {
+	u64 stream;
+	u64 process_start_ns;
+	u32 tgid;
+	u32 exec_id;
+};
+
+struct stream_state {
+	struct call_key call;
+	u64 pending;
+};
+
+/* Hash maps are preallocated: kernels before 6.1 must not allocate in a uprobe. Sizes are set at load. */
+struct calls_map {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct call_key);
+	__type(value, struct call_stats);
+};
+extern struct calls_map calls SEC(".maps");
+
+struct errors_map {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct error_key);
+	__type(value, u64);
+};
+extern struct errors_map errors SEC(".maps");
+
+struct unscaled_map {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct unscaled_key);
+	__type(value, u64);
+};
+extern struct unscaled_map unscaled SEC(".maps");
+
+struct processes_map {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct process_key);
+	__type(value, u64); /* cgroup id */
+};
+extern struct processes_map processes SEC(".maps");
+
+struct comms_map {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 8192);
+	__type(key, struct comm_key);
+	__type(value, struct comm_info);
+};
+extern struct comms_map comms SEC(".maps");
+
+struct pending_map {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct pending_key);
+	__type(value, struct pending_comm);
+};
+extern struct pending_map pending SEC(".maps");
+
+struct streams_map {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 8192);
+	__type(key, struct stream_key);
+	__type(value, struct stream_state);
+};
+extern struct streams_map streams SEC(".maps");
+
+struct layouts_map {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, COOKIE_LIBRARY_MAX + 1);
+	__type(key, u32);
+	__type(value, struct comm_layout);
+};
+extern struct layouts_map layouts SEC(".maps");
+
+struct traced_tgids_map {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, u32);
+	__type(value, u8);
+};
+extern struct traced_tgids_map traced_tgids SEC(".maps");
+
+/* Files that the agent has looked at and found to be of no interest: the iterator leaves them out. */
+struct known_files_map {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct file_key);
+	__type(value, u64); /* file size when it was looked at */
+};
+extern struct known_files_map known_files SEC(".maps");
+
+struct losses_map {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, LOSS_REASONS);
+	__type(key, u32);
+	__type(value, u64);
+};
+extern struct losses_map losses SEC(".maps");
+
+struct threads_map {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct thread_state);
+};
+extern struct threads_map threads SEC(".maps");
+
+/* For threads whose task storage could not be made at that moment. */
+struct spare_threads_map {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, u64); /* pid_tgid */
+	__type(value, struct thread_state);
+};
+extern struct spare_threads_map spare_threads SEC(".maps");
+
+struct lifecycle_ring {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20);
+};
+extern struct lifecycle_ring lifecycle_events SEC(".maps");
+
+struct call_ring {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 12);
+};
+extern struct call_ring call_events SEC(".maps");
+
+extern volatile struct agent_settings settings SEC(".bss");
+
+static __always_inline void count_loss_n(u32 reason, u64 n)
+{
+	u64 *counter = bpf_map_lookup_elem(&losses, &reason);
+
+	if (counter)
+		__sync_fetch_and_add(counter, n);
+}
+
+static __always_inline void count_loss(u32 reason)
+{
+	count_loss_n(reason, 1);
+}
+
+#endif

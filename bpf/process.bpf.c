@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0
+/* Ends and rebirths of traced processes. */
+#include "task.h"
+
+#include <bpf/bpf_tracing.h>
+
+static __always_inline void send_process_event(u32 kind, struct task_struct *task)
+{
+	struct process_event *event = bpf_ringbuf_reserve(&lifecycle_events, sizeof(*event), 0);
+	int i;
+
+	if (!event) {
+		count_loss(LOSS_LIFECYCLE_RING_FULL);
+		return;
+	}
+	fill_header(&event->header, kind, task);
+	bpf_get_current_comm(event->comm, sizeof(event->comm));
+	for (i = 0; i < CGROUP_NAMES; i++)
+		event->cgroup_names[i][0] = 0;
+	bpf_ringbuf_submit(event, 0);
+}
+
+/* Returns whether the process is one that is traced. */
+static __always_inline int process_is_known(struct task_struct *task)
+{
+	struct process_key key = {};
+
+	key.start_ns = task->group_leader->start_boottime;
+	key.tgid = task->tgid;
+	return bpf_map_lookup_elem(&processes, &key) != NULL;
+}
+
+SEC("tp_btf/sched_process_exit")
+int process_exit(u64 *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	u64 id = bpf_get_current_pid_tgid();
+	struct process_key key = {};
+
+	bpf_map_delete_elem(&spare_threads, &id);
+	if (task->signal->live.counter > 0)
+		return 0; /* other threads live on */
+	key.start_ns = task->group_leader->start_boottime;
+	key.tgid = task->tgid;
+	if (bpf_map_delete_elem(&processes, &key))
+		return 0;
+	send_process_event(EVENT_PROCESS_EXIT, task);
+	return 0;
+}
+
+/* A new program in an old process: no call of the old image will return, no communicator lives on. */
+SEC("tp_btf/sched_process_exec")
+int process_exec(u64 *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	u64 id = bpf_get_current_pid_tgid();
+
+	bpf_task_storage_delete(&threads, task);
+	bpf_map_delete_elem(&spare_threads, &id);
+	if (process_is_known(task))
+		send_process_event(EVENT_PROCESS_EXEC, task);
+	return 0;
+}

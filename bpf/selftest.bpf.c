@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0
+/* Attached at start to a function of the agent's own: tells which attach methods work here. */
+#include "frame.h"
+
+struct selftest_map {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 3);
+	__type(key, u32);
+	__type(value, u64);
+};
+/* entries seen, returns seen, last cookie */
+struct selftest_map selftest_hits SEC(".maps");
+
+static __always_inline void hit(u32 which, u64 cookie)
+{
+	u64 *count = bpf_map_lookup_elem(&selftest_hits, &which);
+	u32 cookie_at = 2;
+
+	if (count)
+		__sync_fetch_and_add(count, 1);
+	count = bpf_map_lookup_elem(&selftest_hits, &cookie_at);
+	if (count)
+		*count = cookie;
+}
+
+SEC("uprobe") int selftest_entry(user_regs_t *regs)
+{
+	hit(0, bpf_get_attach_cookie(regs));
+	return 0;
+}
+
+SEC("uprobe") int selftest_return(user_regs_t *regs)
+{
+	hit(1, bpf_get_attach_cookie(regs));
+	return 0;
+}
+
+SEC("uprobe") int selftest_session(user_regs_t *regs)
+{
+	hit(session_is_return(regs) ? 1 : 0, bpf_get_attach_cookie(regs));
+	return 0;
+}
+
+/* An empty pair, for measuring what a probe costs by itself. */
+SEC("uprobe") int empty_probe(user_regs_t *regs)
+{
+	return 0;
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+/* The kernel structures that the programs read, with only the fields in use. CO-RE relocates every
+ * access to the running kernel, so one source serves both architectures and the build needs no BTF. */
+#ifndef INGERO_VMLINUX_H
+#define INGERO_VMLINUX_H
+
+#include <linux/types.h>
+
+typedef __u8 u8;
+typedef __u16 u16;
+typedef __u32 u32;
+typedef __u64 u64;
+typedef __s32 s32;
+typedef __s64 s64;
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct kernfs_node {
+	const char *name;
+	u64 id;
+	struct kernfs_node *parent; /* up to 6.14 */
+};
+
+struct kernfs_node___rcu_parent {
+	struct kernfs_node *__parent; /* from 6.15 */
+};
+
+struct cgroup {
+	struct kernfs_node *kn;
+};
+
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+};
+
+struct css_set {
+	struct cgroup_subsys_state *subsys[1];
+	struct cgroup *dfl_cgrp; /* the v2 hierarchy */
+};
+
+struct xol_area {
+	unsigned long vaddr; /* where return probes redirect to */
+};
+
+struct uprobes_state {
+	struct xol_area *xol_area;
+};
+
+struct mm_struct {
+	struct uprobes_state uprobes_state;
+};
+
+typedef struct {
+	int counter;
+} atomic_t;
+
+struct signal_struct {
+	atomic_t live; /* threads that have not begun to exit */
+};
+
+struct task_struct {
+	int pid;
+	int tgid;
+	u64 start_boottime;
+	u64 self_exec_id; /* u32 up to 5.8; relocated by size */
+	struct task_struct *group_leader;
+	struct mm_struct *mm;
+	struct signal_struct *signal;
+	struct css_set *cgroups;
+	char comm[16];
+};
+
+struct super_block {
+	u32 s_dev;
+};
+
+struct inode {
+	unsigned long i_ino;
+	u32 i_generation;
+	s64 i_size;
+	struct super_block *i_sb;
+};
+
+struct path {
+	void *mnt;
+	void *dentry;
+};
+
+struct file {
+	struct path f_path;
+	struct inode *f_inode;
+};
+
+struct vm_area_struct {
+	unsigned long vm_start;
+	unsigned long vm_end;
+	unsigned long vm_flags;
+	struct file *vm_file;
+};
+
+struct seq_file {
+	unsigned long count;
+};
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+	u64 session_id;
+	u64 seq_num;
+};
+
+struct bpf_iter__task_vma {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+	struct vm_area_struct *vma;
+};
+
+#pragma clang attribute pop
+
+enum cgroup_subsys_id {
+	/* local values are replaced by the kernel's at load time */
+	memory_cgrp_id = 100,
+	pids_cgrp_id = 101,
+};
+
+#endif

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+/* The contract between the BPF programs and the agent: map keys and values, ring buffer records.
+ * Fixed widths, explicit padding, sizes asserted; kinds and reasons are numbered by hand, never reused. */
+#ifndef INGERO_WIRE_H
+#define INGERO_WIRE_H
+
+#include <linux/types.h>
+
+#ifdef __cplusplus
+#define WIRE_ASSERT(condition) static_assert(condition, #condition)
+#else
+#define WIRE_ASSERT(condition) _Static_assert(condition, #condition)
+#endif
+
+/* ---- accounting ------------------------------------------------------------------------------ */
+
+/* One counter set: a function called by a process in a cgroup, with one copy direction. */
+struct call_key {
+	__u64 cgroup_id;
+	__u64 process_start_ns;
+	__u32 tgid; /* 0: the processes whose own entry found no room */
+	__u16 function; /* id in api_functions.h */
+	__u16 direction; /* enum copy_direction; 0 for anything but copies */
+};
+WIRE_ASSERT(sizeof(struct call_key) == 24);
+
+/* Durations: bucket 0 holds calls up to 62.5 ns, then four buckets per doubling. Bucket b > 0 ends at
+ * DURATION_BUCKET_END(b) inclusive; the last one has no end. In units of 1/1024 us, so that the ends
+ * fall on 1, 2, 4 ... us exactly. */
+#define DURATION_BUCKETS 128
+/* Sizes: bucket 0 up to 1 KiB, then 4 KiB, 16 KiB ... bucket 12 up to 16 GiB, bucket 13 the rest. */
+#define SIZE_BUCKETS 14
+
+struct call_stats {
+	__u64 calls;
+	__u64 errors; /* result not success, not "in progress", not "not ready" */
+	__u64 bytes; /* of successful calls */
+	__u64 duration_ns; /* sum over calls whose return was seen */
+	__u64 unfinished; /* calls left without returning (longjmp, missed return) */
+	__u64 barriers; /* collectives followed by a host synchronize of their stream */
+	__u64 sizes[SIZE_BUCKETS];
+	__u64 durations[DURATION_BUCKETS];
+};
+WIRE_ASSERT(sizeof(struct call_stats) == 8 * (6 + SIZE_BUCKETS + DURATION_BUCKETS));
+
+struct error_key {
+	struct call_key call;
+	__s32 code;
+	__u32 pad;
+};
+WIRE_ASSERT(sizeof(struct error_key) == 32);
+
+/* Bytes of one rank's share, for communicators whose number of ranks is not known yet: the agent
+ * multiplies when it learns it. */
+struct unscaled_key {
+	struct call_key call;
+	__u64 comm;
+	__u32 exec_id;
+	__u32 pad;
+};
+WIRE_ASSERT(sizeof(struct unscaled_key) == 40);
+
+/* ---- identity -------------------------------------------------------------------------------- */
+
+struct process_key {
+	__u64 start_ns; /* start_boottime of the group leader */
+	__u32 tgid;
+	__u32 pad;
+};
+WIRE_ASSERT(sizeof(struct process_key) == 16);
+
+struct comm_key {
+	__u64 comm; /* the ncclComm_t */
+	__u64 process_start_ns;
+	__u32 tgid;
+	__u32 exec_id;
+};
+WIRE_ASSERT(sizeof(struct comm_key) == 24);
+
+#define RANK_UNKNOWN (-1)
+#define COMM_NAME_SIZE 32
+
+struct comm_info {
+	__u64 id_hash; /* all 128 bytes of the unique id folded; 0: not known */
+	__u64 cgroup_id;
+	__u64 created_ns; /* CLOCK_MONOTONIC */
+	__u64 last_enqueue_ns; /* CLOCK_MONOTONIC of the last collective, 0: none */
+	__u64 collectives; /* sequence number: collectives enqueued, Send and Recv not counted */
+	__u64 parent; /* the communicator it was split from, else 0 */
+	__s32 rank; /* RANK_UNKNOWN: not known */
+	__u32 nranks; /* 0: not known */
+	__u32 splits; /* Split calls on it: part of the children's hash */
+	__u32 shrinks;
+	__u16 function; /* that created it */
+	__u16 pad;
+	__u32 library; /* index of the library file, as in the cookie */
+	char name[COMM_NAME_SIZE];
+};
+WIRE_ASSERT(sizeof(struct comm_info) == 8 * 6 + 24 + COMM_NAME_SIZE);
+
+/* Where struct ncclComm keeps rank (nRanks follows it) in one library file; 0: not known. */
+struct comm_layout {
+	__u32 rank_offset;
+	__u32 pad;
+};
+
+/* ---- settings: written by the agent, read on each call ----------------------------------------- */
+
+enum cgroup_source { CGROUP_V2 = 0, CGROUP_V1_MEMORY = 1, CGROUP_V1_PIDS = 2 };
+
+struct agent_settings {
+	__u32 cgroup_source;
+	__u32 stream_calls; /* send every call to the ring buffer */
+	__u32 only_listed_processes; /* count only processes in traced_tgids */
+	__u32 entry_only; /* no return probes: calls are counted, results are not known */
+};
+
+/* ---- losses: one counter each ------------------------------------------------------------------ */
+
+enum loss_reason {
+	LOSS_CALL_RING_FULL = 0, /* a streamed call found the ring buffer full */
+	LOSS_LIFECYCLE_RING_FULL = 1,
+	LOSS_CALLS_MAP_FULL = 2, /* a call was not counted at all */
+	LOSS_PROCESS_FOLDED = 3, /* counted under its cgroup, without its process */
+	LOSS_ERRORS_MAP_FULL = 4, /* the error is in the total, its code is not */
+	LOSS_COMMS_MAP_FULL = 5,
+	LOSS_THREAD_STATE = 6, /* no per-thread state: the call was not counted */
+	LOSS_UNFINISHED_CALL = 7, /* no return seen: counted, result and size unknown */
+	LOSS_ARGUMENTS_UNREADABLE = 8, /* counted without size */
+	LOSS_FORGED_SIZE = 9, /* size beyond any machine's memory: counted without size */
+	LOSS_UNKNOWN_DATATYPE = 10,
+	LOSS_UNKNOWN_ELEMENT_SIZE = 11, /* array copies in elements */
+	LOSS_UNKNOWN_COMMUNICATOR = 12, /* size counted per rank until the communicator is known */
+	LOSS_PENDING_COMMS_FULL = 13, /* too many communicators made in one group */
+	LOSS_PROCESSES_MAP_FULL = 14, /* its exit is found by the next scan only */
+	LOSS_UNSCALED_MAP_FULL = 15,
+	LOSS_STREAMS_MAP_FULL = 16, /* a barrier may be missed */
+	LOSS_RESULT_UNKNOWN = 17, /* entry-only probes */
+	LOSS_REASONS = 18,
+};
+
+/* ---- ring buffer records ------------------------------------------------------------------------ */
+
+enum event_kind {
+	EVENT_CALL = 1,
+	EVENT_PROCESS_SEEN = 2,
+	EVENT_PROCESS_EXEC = 3,
+	EVENT_PROCESS_EXIT = 4,
+	EVENT_COMM_CREATED = 5,
+	EVENT_COMM_ENDED = 6,
+	EVENT_COMM_UNKNOWN = 7,
+};
+
+struct event_header {
+	__u32 kind;
+	__u32 tid;
+	__u64 time_ns; /* CLOCK_MONOTONIC */
+	__u64 process_start_ns;
+	__u64 cgroup_id;
+	__u32 tgid;
+	__u32 exec_id;
+};
+WIRE_ASSERT(sizeof(struct event_header) == 40);
+
+/* One call: header.time_ns is its start. */
+struct call_event {
+	struct event_header header;
+	__u64 duration_ns;
+	__u64 comm;
+	__u64 comm_id_hash;
+	__u64 stream;
+	__u64 count;
+	__u64 bytes;
+	__u64 sequence;
+	__s32 rank;
+	__u32 nranks;
+	__s32 result;
+	__s32 peer; /* peer or root */
+	__u32 redop;
+	__u16 function;
+	__u16 direction;
+	__u8 datatype;
+	__u8 group_depth;
+	__u8 failed;
+	__u8 pad[5];
+};
+WIRE_ASSERT(sizeof(struct call_event) == 40 + 7 * 8 + 32);
+
+#define CGROUP_NAME_SIZE 128
+#define CGROUP_NAMES 3
+
+/* First call of a process. The names are those of its cgroup's directory, its parent, grandparent: they
+ * name the container even when it is gone before the agent looks. */
+struct process_event {
+	struct event_header header;
+	char comm[16];
+	char cgroup_names[CGROUP_NAMES][CGROUP_NAME_SIZE];
+};
+
+struct comm_event {
+	struct event_header header;
+	__u64 comm;
+	struct comm_info info;
+};
+
+/* ---- what the task_vma iterator writes: one executable mapping of a file ------------------------- */
+
+struct mapping_record {
+	__u64 process_start_ns;
+	__u64 cgroup_id;
+	__u64 vm_start;
+	__u64 vm_end;
+	__u64 inode;
+	__u64 file_size;
+	__u32 device; /* major << 20 | minor */
+	__u32 generation;
+	__u32 tgid;
+	__u32 path_size; /* bytes of path in use, 0: no path could be made */
+	char comm[16];
+	char path[256]; /* the end of a longer path is kept by the agent through map_files */
+};
+WIRE_ASSERT(sizeof(struct mapping_record) == 6 * 8 + 4 * 4 + 16 + 256);
+
+struct file_key {
+	__u32 device;
+	__u32 generation;
+	__u64 inode;
+};
+WIRE_ASSERT(sizeof(struct file_key) == 16);
+
+/* The cookie's upper bits carry the index of the library file. */
+#define COOKIE_LIBRARY_SHIFT 46
+#define COOKIE_LIBRARY_MAX 4095
+#define COOKIE_LIBRARY(cookie) ((unsigned int)(((cookie) >> COOKIE_LIBRARY_SHIFT) & 0xfff))
+
+#endif
