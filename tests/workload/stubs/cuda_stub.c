@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* libcuda stub: the driver's copy functions, no copy. */
+#include "cuda_abi.h"
+#include "stub_enter.h"
+
+#define STUB_PLAIN(name, suffix, args)                                                             \
+	STUB_EXPORT int name args                                                                  \
+	{                                                                                          \
+		return stub_enter();                                                               \
+	}
+#define STUB_TWINS(name, suffix, args)                                                             \
+	STUB_PLAIN(name, , args)                                                                   \
+	STUB_PLAIN(name##_##suffix, , args)
+
+CU_TWIN_FUNCTIONS(STUB_TWINS)
+CU_PLAIN_FUNCTIONS(STUB_PLAIN)
+
+STUB_EXPORT int cuDriverGetVersion(int *version)
+{
+	if (!version)
+		return 1;
+	*version = 13000;
+	return 0;
+}
