@@ -13,9 +13,8 @@ namespace {
 // The table is C, shared with BPF: its casts are C casts.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wold-style-cast"
-#define INGERO_ROW(id, symbol, operation, family, source, shape)           \
-  ApiFunction{id,     #symbol, #operation, family, source,                 \
-              (shape) | std::uint64_t{id}},
+#define INGERO_ROW(id, symbol, operation, family, source, shape) \
+  ApiFunction{id, #symbol, #operation, family, source, (shape) | std::uint64_t{id}},
 constexpr ApiFunction kFunctions[] = {API_FUNCTIONS(INGERO_ROW)};
 #undef INGERO_ROW
 #pragma GCC diagnostic pop
@@ -31,7 +30,8 @@ constexpr bool ids_are_valid() {
   }
   return true;
 }
-static_assert(ids_are_valid(), "bpf/api_functions.h: an id is used twice or does not fit the cookie");
+static_assert(ids_are_valid(),
+              "bpf/api_functions.h: an id is used twice or does not fit the cookie");
 
 constexpr std::array<std::int16_t, kIdSpace> index_by_id() {
   std::array<std::int16_t, kIdSpace> index{};
@@ -117,16 +117,17 @@ struct Datatype {
   std::uint32_t size;
 };
 constexpr Datatype kDatatypes[] = {
-    {"int8", 1},    {"uint8", 1},   {"int32", 4},   {"uint32", 4},   {"int64", 8},      {"uint64", 8},
-    {"float16", 2}, {"float32", 4}, {"float64", 8}, {"bfloat16", 2}, {"float8e4m3", 1}, {"float8e5m2", 1},
+    {"int8", 1},    {"uint8", 1},    {"int32", 4},      {"uint32", 4},
+    {"int64", 8},   {"uint64", 8},   {"float16", 2},    {"float32", 4},
+    {"float64", 8}, {"bfloat16", 2}, {"float8e4m3", 1}, {"float8e5m2", 1},
 };
 
 constexpr std::string_view kRedops[] = {"sum", "prod", "max", "min", "avg"};
 
 constexpr std::string_view kNcclResults[] = {
-    "ncclSuccess",         "ncclUnhandledCudaError", "ncclSystemError",
-    "ncclInternalError",   "ncclInvalidArgument",    "ncclInvalidUsage",
-    "ncclRemoteError",     "ncclInProgress",         "ncclTimeout"};
+    "ncclSuccess",       "ncclUnhandledCudaError", "ncclSystemError",
+    "ncclInternalError", "ncclInvalidArgument",    "ncclInvalidUsage",
+    "ncclRemoteError",   "ncclInProgress",         "ncclTimeout"};
 constexpr std::int32_t kNcclInProgress = 7;
 constexpr std::int32_t kCudaNotReady = 600;
 
@@ -276,7 +277,9 @@ constexpr CudaError kCudaErrors[] = {
     {999, "cudaErrorUnknown"},
 };
 static_assert(std::is_sorted(std::begin(kCudaErrors), std::end(kCudaErrors),
-                             [](const CudaError& a, const CudaError& b) { return a.code < b.code; }));
+                             [](const CudaError& a, const CudaError& b) {
+                               return a.code < b.code;
+                             }));
 
 std::size_t direction_index(std::uint32_t direction) {
   return direction < COPY_DIRECTIONS ? direction : std::size_t{COPY_UNKNOWN};
@@ -361,8 +364,9 @@ std::string nccl_result_name(std::int32_t result) {
 }
 
 std::string cuda_error_name(std::int32_t error) {
-  const auto* row = std::lower_bound(std::begin(kCudaErrors), std::end(kCudaErrors), error,
-                                     [](const CudaError& a, std::int32_t code) { return a.code < code; });
+  const auto* row =
+      std::lower_bound(std::begin(kCudaErrors), std::end(kCudaErrors), error,
+                       [](const CudaError& a, std::int32_t code) { return a.code < code; });
   if (row != std::end(kCudaErrors) && row->code == error) return std::string(row->name);
   return fmt::to_string(error);
 }

@@ -13,9 +13,10 @@ namespace ingero::model {
 
 /// One traced API function: a row of bpf/api_functions.h.
 struct ApiFunction {
-  std::uint16_t id;            ///< never reused; recordings hold it
-  std::string_view symbol;     ///< exact exported name, such as "cudaMemcpyAsync_ptsz"
-  std::string_view operation;  ///< label shared by the variants of one API, such as "cudaMemcpyAsync"
+  std::uint16_t id;         ///< never reused; recordings hold it
+  std::string_view symbol;  ///< exact exported name, such as "cudaMemcpyAsync_ptsz"
+  std::string_view
+      operation;  ///< label shared by the variants of one API, such as "cudaMemcpyAsync"
   api_family family;
   api_source source;
   std::uint64_t cookie;  ///< shape | id: what the BPF program is given at the attach
@@ -63,7 +64,8 @@ std::string_view nccl_datatype_name(std::uint32_t datatype);
 /// Bytes of one element; 0 for a datatype that is not known.
 std::uint32_t nccl_datatype_size(std::uint32_t datatype);
 
-/// sum, prod, max, min, avg; "custom" for every user operator (its number is mangled per communicator).
+/// sum, prod, max, min, avg; "custom" for every user operator (its number is mangled per
+/// communicator).
 std::string_view nccl_redop_name(std::uint32_t redop);
 
 /// ncclSuccess ... ncclTimeout; the number as text when it is not known.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model/functions.h"
-
 #include <gtest/gtest.h>
 
 #include <set>
+
+#include "model/functions.h"
 
 namespace ingero::model {
 namespace {
