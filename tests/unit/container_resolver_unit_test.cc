@@ -1,0 +1,486 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "attribute/container_resolver.h"
+
+namespace ingero::attribute {
+namespace {
+
+namespace fs = std::filesystem;
+using model::CgroupId;
+using testing::HasSubstr;
+
+const std::string kA = "3f1e9d0c5b7a4826f0e1d2c3b4a5968778695a4b3c2d1e0f9a8b7c6d5e4f3a2b";
+const std::string kPod = "5d4a1f0e-92c3-4b7e-8a6d-0f1e2d3c4b5a";
+const std::string kPodDirectory = "/kubepods/burstable/pod" + kPod;
+
+class ManualClock : public ClockSource {
+ public:
+  std::uint64_t monotonic_ns() const override { return now_ns; }
+  std::uint64_t boottime_ns() const override { return now_ns; }
+  std::uint64_t realtime_ns() const override { return now_ns; }
+  void advance(std::chrono::nanoseconds time) {
+    now_ns += static_cast<std::uint64_t>(time.count());
+  }
+  std::uint64_t now_ns = 1;
+};
+
+/// A directory that goes with the test.
+class TemporaryTree {
+ public:
+  TemporaryTree() {
+    std::string pattern = (fs::temp_directory_path() / "ingero-cgroup-XXXXXX").string();
+    root_ = ::mkdtemp(pattern.data());
+  }
+  ~TemporaryTree() {
+    std::error_code ignored;
+    fs::remove_all(root_, ignored);
+  }
+  TemporaryTree(const TemporaryTree&) = delete;
+  TemporaryTree& operator=(const TemporaryTree&) = delete;
+
+  std::string path(const std::string& below) const { return root_.string() + below; }
+  void write(const std::string& file, const std::string& text) const {
+    fs::create_directories(fs::path(path(file)).parent_path());
+    std::ofstream(path(file)) << text;
+  }
+  CgroupId make(const std::string& directory) const {
+    fs::create_directories(path(directory));
+    return id_of(directory);
+  }
+  CgroupId id_of(const std::string& directory) const {
+    struct stat status {};
+    EXPECT_EQ(::stat(path(directory).c_str(), &status), 0) << directory;
+    return CgroupId{status.st_ino};
+  }
+
+ private:
+  fs::path root_;
+};
+
+/// A resolver on a tree of directories: their inodes are the cgroup ids, as in cgroupfs.
+class ContainerResolverTest : public testing::Test {
+ protected:
+  ContainerResolver make_resolver(ResolverOptions options = {}, const std::string& root = "/",
+                                  CgroupHierarchy hierarchy = CgroupHierarchy::v2) {
+    fs::create_directories(tree_.path("/cgroup"));
+    return ContainerResolver(HostRoots{tree_.path("/proc"), tree_.path("/sys")},
+                             CgroupMount(hierarchy, tree_.path("/cgroup"), root), options, clock_);
+  }
+  CgroupId make_cgroup(const std::string& path) { return tree_.make("/cgroup" + path); }
+  void make_process(int pid, const std::string& cgroup_file) {
+    tree_.write("/proc/" + std::to_string(pid) + "/cgroup", cgroup_file);
+  }
+
+  TemporaryTree tree_;
+  ManualClock clock_;
+};
+
+TEST_F(ContainerResolverTest, CallsIdOneTheRoot) {
+  auto resolver = make_resolver();
+  EXPECT_EQ(resolver.resolve(CgroupId::kRoot).value().label, "/");
+  EXPECT_EQ(resolver.stats().walks, 0U);
+}
+
+TEST_F(ContainerResolverTest, NeverNamesIdZero) {
+  auto resolver = make_resolver();
+  EXPECT_FALSE(resolver.learn(CgroupId::kUnknown, "/docker/" + kA));
+  EXPECT_EQ(resolver.resolve(CgroupId::kUnknown), std::nullopt);
+}
+
+TEST_F(ContainerResolverTest, LearnsAContainerFromItsPath) {
+  auto resolver = make_resolver();
+  ASSERT_TRUE(resolver.learn(CgroupId{77}, kPodDirectory + "/" + kA));
+  const auto info = resolver.resolve(CgroupId{77});
+  ASSERT_TRUE(info);
+  EXPECT_EQ(info->label, kA);
+  EXPECT_EQ(info->container_id, kA);
+  EXPECT_EQ(info->pod_uid, kPod);
+  EXPECT_EQ(info->cgroup_path, kPodDirectory + "/" + kA);
+}
+
+TEST_F(ContainerResolverTest, LabelsACgroupThatIsNoContainerWithItsPath) {
+  auto resolver = make_resolver();
+  ASSERT_TRUE(resolver.learn(CgroupId{77}, "/system.slice/ssh.service"));
+  EXPECT_EQ(resolver.resolve(CgroupId{77}).value().label, "/system.slice/ssh.service");
+  EXPECT_EQ(resolver.resolve(CgroupId{77}).value().container_id, "");
+}
+
+TEST_F(ContainerResolverTest, KeepsHostileNamesOutOfLabels) {
+  auto resolver = make_resolver();
+  ASSERT_TRUE(resolver.learn(CgroupId{77}, "/evil\x1b[2J\n\xff"));
+  EXPECT_EQ(resolver.resolve(CgroupId{77}).value().label, "/evil\\x1b[2J\\x0a\\xff");
+  ASSERT_TRUE(resolver.learn(CgroupId{78}, "/" + std::string(4000, 'x')));
+  ASSERT_TRUE(resolver.learn(CgroupId{79}, "/" + std::string(3999, 'x')));
+  const auto label = resolver.resolve(CgroupId{78}).value().label;
+  EXPECT_LE(label.size(), 256U);
+  EXPECT_NE(label, resolver.resolve(CgroupId{79}).value().label);
+  EXPECT_FALSE(resolver.learn(CgroupId{80}, "/" + std::string(5000, 'x')));
+}
+
+TEST_F(ContainerResolverTest, BelievesAProcessWhoseCgroupHasTheInode) {
+  auto resolver = make_resolver();
+  const CgroupId id = make_cgroup("/docker/" + kA);
+  make_process(812, "0::/docker/" + kA + "\n");
+  const Status status = resolver.learn_from_process(id, 812);
+  ASSERT_TRUE(status) << status.error().message();
+  EXPECT_EQ(resolver.snapshot()->find(id)->label, kA);
+}
+
+TEST_F(ContainerResolverTest, DoesNotBelieveAProcessThatMovedToAnotherCgroup) {
+  auto resolver = make_resolver();
+  make_cgroup("/docker/" + kA);
+  make_process(812, "0::/docker/" + kA + "\n");
+  const Status status = resolver.learn_from_process(CgroupId{999'999'999}, 812);
+  ASSERT_FALSE(status);
+  EXPECT_THAT(status.error().message(), HasSubstr("by now"));
+  EXPECT_EQ(resolver.snapshot()->find(CgroupId{999'999'999}), nullptr);
+}
+
+TEST_F(ContainerResolverTest, DoesNotBelieveAProcessWhoseCgroupIsGone) {
+  auto resolver = make_resolver();
+  make_process(812, "0::/docker/" + kA + " (deleted)\n");
+  const Status status = resolver.learn_from_process(CgroupId{77}, 812);
+  ASSERT_FALSE(status);
+  EXPECT_THAT(status.error().message(), HasSubstr("was removed"));
+}
+
+TEST_F(ContainerResolverTest, SaysWhyAProcessThatIsGoneGivesNothing) {
+  auto resolver = make_resolver();
+  const Status status = resolver.learn_from_process(CgroupId{77}, 813);
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code, ENOENT);
+}
+
+TEST_F(ContainerResolverTest, ReadsTheLineOfTheChosenHierarchy) {
+  auto resolver = make_resolver({}, "/", CgroupHierarchy::memory_v1);
+  const CgroupId id = make_cgroup("/docker/" + kA);
+  make_process(812, "9:name=systemd:/wrong\n8:pids:/wrong\n4:hugetlb,memory:/docker/" + kA +
+                        "\n3:memoryless:/wrong\n0::/wrong\n");
+  ASSERT_TRUE(resolver.learn_from_process(id, 812));
+}
+
+TEST_F(ContainerResolverTest, FollowsAMountThatReachesAboveTheNamespace) {
+  auto resolver = make_resolver({}, "/../..");
+  const CgroupId id = make_cgroup("/docker/" + kA);
+  make_process(812, "0::/../../docker/" + kA + "\n");
+  ASSERT_TRUE(resolver.learn_from_process(id, 812));
+  EXPECT_EQ(resolver.resolve(id).value().cgroup_path, "/docker/" + kA);
+}
+
+TEST_F(ContainerResolverTest, FollowsAMountOfASubtree) {
+  auto resolver = make_resolver({}, "/docker");
+  const CgroupId id = make_cgroup("/" + kA);
+  make_process(812, "0::/docker/" + kA + "\n");
+  make_process(813, "0::/dockerless/" + kA + "\n");
+  EXPECT_FALSE(resolver.learn_from_process(id, 813));
+  ASSERT_TRUE(resolver.learn_from_process(id, 812));
+  EXPECT_EQ(resolver.resolve(id).value().cgroup_path, "/docker/" + kA);
+}
+
+TEST_F(ContainerResolverTest, NeverLeavesTheMountThroughDots) {
+  auto resolver = make_resolver();
+  const CgroupId outside = tree_.make("/docker/" + kA);
+  make_process(812, "0::/../docker/" + kA + "\n");
+  const Status status = resolver.learn_from_process(outside, 812);
+  ASSERT_FALSE(status);
+  EXPECT_THAT(status.error().message(), HasSubstr("mount the host's"));
+}
+
+TEST_F(ContainerResolverTest, NamesACgroupThatIsGoneByTheNamesTheKernelRead) {
+  auto resolver = make_resolver();
+  ASSERT_TRUE(resolver.learn_from_names(CgroupId{77}, kA, "pod" + kPod, "burstable"));
+  ASSERT_TRUE(resolver.learn_from_names(CgroupId{78}, kA, "docker", ""));
+  ASSERT_TRUE(resolver.learn_from_names(CgroupId{79}, "c", "b", "a"));
+  EXPECT_EQ(resolver.resolve(CgroupId{77}).value().container_id, kA);
+  EXPECT_EQ(resolver.resolve(CgroupId{77}).value().pod_uid, kPod);
+  EXPECT_EQ(resolver.resolve(CgroupId{78}).value().cgroup_path, "/docker/" + kA);
+  EXPECT_EQ(resolver.resolve(CgroupId{79}).value().cgroup_path, "a/b/c");
+  EXPECT_FALSE(resolver.learn_from_names(CgroupId{80}, "", "", ""));
+}
+
+TEST_F(ContainerResolverTest, PrefersAWholePathToNames) {
+  auto resolver = make_resolver();
+  const std::string path = kPodDirectory + "/" + kA;
+  ASSERT_TRUE(resolver.learn_from_names(CgroupId{77}, kA, "pod" + kPod, "burstable"));
+  ASSERT_TRUE(resolver.learn(CgroupId{77}, path));
+  EXPECT_EQ(resolver.resolve(CgroupId{77}).value().cgroup_path, path);
+  ASSERT_TRUE(resolver.learn_from_names(CgroupId{77}, kA, "pod" + kPod, "burstable"));
+  EXPECT_EQ(resolver.resolve(CgroupId{77}).value().cgroup_path, path);
+}
+
+TEST_F(ContainerResolverTest, FindsAnUnknownCgroupByWalkingTheHierarchy) {
+  auto resolver = make_resolver();
+  make_cgroup("/system.slice/ssh.service");
+  const CgroupId id = make_cgroup(kPodDirectory + "/" + kA);
+  EXPECT_EQ(resolver.resolve(id).value().container_id, kA);
+  EXPECT_EQ(resolver.resolve(id).value().cgroup_path, kPodDirectory + "/" + kA);
+  EXPECT_EQ(resolver.stats().walks, 1U);
+}
+
+TEST_F(ContainerResolverTest, FindsManyUnknownCgroupsInOneWalk) {
+  auto resolver = make_resolver();
+  std::vector<CgroupId> ids;
+  for (int i = 0; i < 50; ++i) ids.push_back(make_cgroup("/job/" + std::to_string(i)));
+  resolver.resolve_missing(ids);
+  for (const CgroupId id : ids) EXPECT_TRUE(resolver.snapshot()->find(id));
+  EXPECT_EQ(resolver.stats().walks, 1U);
+}
+
+TEST_F(ContainerResolverTest, WalksAtMostOncePerInterval) {
+  auto resolver = make_resolver();
+  EXPECT_EQ(resolver.resolve(CgroupId{999'999'999}), std::nullopt);
+  const CgroupId late = make_cgroup("/docker/" + kA);
+  EXPECT_EQ(resolver.resolve(late), std::nullopt) << "the last walk is less than a second ago";
+  EXPECT_EQ(resolver.stats().walks, 1U);
+  EXPECT_EQ(resolver.stats().postponed, 1U);
+  clock_.advance(std::chrono::seconds(1));
+  EXPECT_TRUE(resolver.resolve(late)) << "a miss that was postponed is no negative answer";
+  EXPECT_EQ(resolver.stats().walks, 2U);
+}
+
+TEST_F(ContainerResolverTest, RemembersAMissForAWhileOnly) {
+  auto resolver = make_resolver();
+  const CgroupId id{999'999'999};
+  EXPECT_EQ(resolver.resolve(id), std::nullopt);
+  clock_.advance(std::chrono::seconds(20));
+  EXPECT_EQ(resolver.resolve(id), std::nullopt);
+  EXPECT_EQ(resolver.stats().walks, 1U);
+  clock_.advance(std::chrono::seconds(11));
+  EXPECT_EQ(resolver.resolve(id), std::nullopt);
+  EXPECT_EQ(resolver.stats().walks, 2U);
+  EXPECT_EQ(resolver.stats().unresolved, 2U);
+}
+
+TEST_F(ContainerResolverTest, ForgetsAMissWhenItLearnsTheCgroup) {
+  auto resolver = make_resolver();
+  EXPECT_EQ(resolver.resolve(CgroupId{77'777'777}), std::nullopt);
+  ASSERT_TRUE(resolver.learn(CgroupId{77'777'777}, "/docker/" + kA));
+  EXPECT_EQ(resolver.resolve(CgroupId{77'777'777}).value().label, kA);
+}
+
+TEST_F(ContainerResolverTest, EndsAWalkAtItsLimitsAndCountsIt) {
+  for (int i = 0; i < 20; ++i) make_cgroup("/job/" + std::to_string(i));
+  ResolverOptions few;
+  few.walk.max_directories = 10;
+  auto bounded = make_resolver(few);
+  EXPECT_EQ(bounded.resolve(CgroupId{999'999'999}), std::nullopt);
+  EXPECT_EQ(bounded.stats().truncated_walks, 1U);
+
+  const CgroupId deep = make_cgroup("/a/b/c/d/e");
+  ResolverOptions shallow;
+  shallow.walk.max_depth = 3;
+  auto flat = make_resolver(shallow);
+  EXPECT_EQ(flat.resolve(deep), std::nullopt);
+  EXPECT_EQ(flat.stats().truncated_walks, 1U);
+}
+
+TEST_F(ContainerResolverTest, DoesNotFollowLinksOutOfTheHierarchy) {
+  auto resolver = make_resolver();
+  const CgroupId outside = tree_.make("/outside/" + kA);
+  fs::create_directory_symlink(tree_.path("/outside"), tree_.path("/cgroup/link"));
+  EXPECT_EQ(resolver.resolve(outside), std::nullopt);
+}
+
+TEST_F(ContainerResolverTest, GivesNoNameWhereTheNamespaceHidesIt) {
+  auto resolver = make_resolver();
+  EXPECT_EQ(resolver.resolve(tree_.id_of("/cgroup")), std::nullopt);
+  EXPECT_FALSE(resolver.learn(CgroupId{77}, "/"));
+}
+
+TEST_F(ContainerResolverTest, ForgetsOnlyWhatIsGoneAndUnreferenced) {
+  auto resolver = make_resolver();
+  const CgroupId alive = make_cgroup("/job/alive");
+  const CgroupId gone = make_cgroup("/job/gone");
+  const CgroupId gone_but_used = make_cgroup("/job/used");
+  resolver.resolve_missing(std::vector{alive, gone, gone_but_used});
+  ASSERT_TRUE(resolver.learn_from_names(CgroupId{77}, "c", "b", "a"));
+  fs::remove(tree_.path("/cgroup/job/gone"));
+  fs::remove(tree_.path("/cgroup/job/used"));
+
+  resolver.retain(std::vector{gone_but_used});
+  const auto table = resolver.snapshot();
+  EXPECT_TRUE(table->find(alive));
+  EXPECT_TRUE(table->find(gone_but_used));
+  EXPECT_TRUE(table->find(CgroupId::kRoot));
+  EXPECT_FALSE(table->find(gone));
+  EXPECT_FALSE(table->find(CgroupId{77}));
+  EXPECT_EQ(resolver.stats().forgotten, 2U);
+}
+
+// Trap "leaks": state that is kept per cgroup stays where it was.
+TEST_F(ContainerResolverTest, DoesNotGrowWithTenThousandShortCgroups) {
+  auto resolver = make_resolver();
+  for (std::uint64_t i = 0; i < 10'000; ++i) {
+    ASSERT_TRUE(resolver.learn(CgroupId{1'000'000'000 + i}, "/job/" + std::to_string(i)));
+    if (i % 1000 == 999) resolver.retain({});
+  }
+  EXPECT_EQ(resolver.snapshot()->size(), 1U);
+}
+
+TEST_F(ContainerResolverTest, RefusesMoreThanItsLimitAndCountsIt) {
+  ResolverOptions options;
+  options.max_entries = 3;
+  auto resolver = make_resolver(options);
+  EXPECT_TRUE(resolver.learn(CgroupId{77}, "/a"));
+  EXPECT_TRUE(resolver.learn(CgroupId{78}, "/b"));
+  const Status status = resolver.learn(CgroupId{79}, "/c");
+  ASSERT_FALSE(status);
+  EXPECT_THAT(status.error().message(), HasSubstr("full"));
+  EXPECT_TRUE(resolver.learn(CgroupId{78}, "/b2")) << "known ones can still change";
+  EXPECT_EQ(resolver.stats().refused, 1U);
+}
+
+TEST_F(ContainerResolverTest, ReadersKeepTheirSnapshot) {
+  auto resolver = make_resolver();
+  ASSERT_TRUE(resolver.learn(CgroupId{77}, "/a"));
+  const auto before = resolver.snapshot();
+  EXPECT_EQ(before, resolver.snapshot()) << "nothing changed";
+  resolver.retain({});
+  EXPECT_TRUE(before->find(CgroupId{77}));
+  EXPECT_FALSE(resolver.snapshot()->find(CgroupId{77}));
+}
+
+TEST_F(ContainerResolverTest, CanBeUsedFromSeveralThreads) {
+  auto resolver = make_resolver();
+  const CgroupId id = make_cgroup("/docker/" + kA);
+  std::atomic<bool> stop{false};
+  std::thread reader([&] {
+    while (!stop) EXPECT_TRUE(resolver.snapshot()->find(CgroupId::kRoot));
+  });
+  std::thread walker([&] {
+    while (!stop) EXPECT_EQ(resolver.resolve(id).value_or(ContainerInfo{kA}).label, kA);
+  });
+  for (std::uint64_t i = 0; i < 2000; ++i) {
+    ASSERT_TRUE(resolver.learn(CgroupId{1'000'000'000 + i}, "/job/" + std::to_string(i)));
+    if (i % 100 == 0) resolver.retain(std::vector{id});
+  }
+  stop = true;
+  reader.join();
+  walker.join();
+}
+
+// Which hierarchy names containers, on recorded trees.
+
+HostRoots recorded(const std::string& name, const std::string& sys = "/sys") {
+  return HostRoots{std::string(INGERO_TEST_DATA) + "/cgroup/" + name + "/proc", sys};
+}
+
+TEST(CgroupHierarchy, IsV2WhereOnlyV2IsMounted) {
+  const auto mount = find_cgroup_hierarchy(recorded("v2_host"));
+  ASSERT_TRUE(mount) << mount.error().message();
+  EXPECT_EQ(mount->hierarchy(), CgroupHierarchy::v2);
+  EXPECT_EQ(mount->mount_point(), "/sys/fs/cgroup");
+  EXPECT_EQ(mount->root(), "/");
+}
+
+TEST(CgroupHierarchy, IsMemoryOnAV1Host) {
+  const auto mount = find_cgroup_hierarchy(recorded("v1_host"));
+  ASSERT_TRUE(mount) << mount.error().message();
+  EXPECT_EQ(mount->hierarchy(), CgroupHierarchy::memory_v1);
+  EXPECT_EQ(mount->mount_point(), "/sys/fs/cgroup/memory");
+}
+
+TEST(CgroupHierarchy, IsMemoryOnAHybridHostThatHasMemoryOnV1) {
+  const auto mount = find_cgroup_hierarchy(recorded("hybrid_host"));
+  ASSERT_TRUE(mount) << mount.error().message();
+  EXPECT_EQ(mount->hierarchy(), CgroupHierarchy::memory_v1);
+}
+
+TEST(CgroupHierarchy, IsPidsOnAV1HostWhoseKernelHasNoMemoryV1) {
+  const auto mount = find_cgroup_hierarchy(recorded("v1_without_memory"));
+  ASSERT_TRUE(mount) << mount.error().message();
+  EXPECT_EQ(mount->hierarchy(), CgroupHierarchy::pids_v1);
+  EXPECT_EQ(mount->mount_point(), "/sys/fs/cgroup/pids");
+}
+
+TEST(CgroupHierarchy, IsV2OnAHybridHostWithoutMemoryV1IfTheTreeIsInUse) {
+  const TemporaryTree sys;
+  sys.make("/fs/cgroup/unified/system.slice");
+  const auto mount = find_cgroup_hierarchy(recorded("hybrid_without_memory", sys.path("")));
+  ASSERT_TRUE(mount) << mount.error().message();
+  EXPECT_EQ(mount->hierarchy(), CgroupHierarchy::v2);
+  EXPECT_EQ(mount->mount_point(), sys.path("/fs/cgroup/unified"));
+}
+
+TEST(CgroupHierarchy, IsPidsOnAHybridHostWhoseV2TreeIsEmpty) {
+  const TemporaryTree sys;
+  sys.make("/fs/cgroup/unified");
+  const auto mount = find_cgroup_hierarchy(recorded("hybrid_without_memory", sys.path("")));
+  ASSERT_TRUE(mount) << mount.error().message();
+  EXPECT_EQ(mount->hierarchy(), CgroupHierarchy::pids_v1);
+}
+
+TEST(CgroupHierarchy, TakesTheMountThatReachesTheHostsRoot) {
+  const auto mount = find_cgroup_hierarchy(recorded("pod_with_host_tree"));
+  ASSERT_TRUE(mount) << mount.error().message();
+  EXPECT_EQ(mount->mount_point(), "/host/sys/fs/cgroup");
+  EXPECT_EQ(mount->directory_of("/../../../../docker/x"), "/docker/x");
+  EXPECT_EQ(mount->path_of_process("/../../../../docker/x"), "/docker/x");
+  EXPECT_EQ(mount->directory_of("/../x"), std::nullopt);
+  EXPECT_EQ(mount->path_of_process("/../x"), "x");
+}
+
+TEST(CgroupHierarchy, CanBeForced) {
+  const auto pids = find_cgroup_hierarchy(recorded("v1_host"), CgroupHierarchy::pids_v1);
+  ASSERT_TRUE(pids) << pids.error().message();
+  EXPECT_EQ(pids->mount_point(), "/sys/fs/cgroup/pids");
+  EXPECT_EQ(pids->reason(), "set by the configuration");
+}
+
+TEST(CgroupHierarchy, CannotBeForcedToWhatIsNotMounted) {
+  const auto v2 = find_cgroup_hierarchy(recorded("v1_host"), CgroupHierarchy::v2);
+  ASSERT_FALSE(v2);
+  EXPECT_THAT(v2.error().message(), HasSubstr("cgroup v2"));
+  EXPECT_THAT(v2.error().message(), HasSubstr("set cgroup_hierarchy to auto"));
+}
+
+TEST(CgroupHierarchy, SaysWhatToDoWhereNothingIsMounted) {
+  const auto mount = find_cgroup_hierarchy(recorded("nothing_mounted"));
+  ASSERT_FALSE(mount);
+  EXPECT_THAT(mount.error().message(), HasSubstr("mount the host's /sys/fs/cgroup"));
+}
+
+TEST(CgroupHierarchy, SaysWhichFileIsMissing) {
+  const auto mount = find_cgroup_hierarchy(recorded("no_such_tree"));
+  ASSERT_FALSE(mount);
+  EXPECT_THAT(mount.error().message(), HasSubstr("mountinfo"));
+}
+
+TEST(CgroupHierarchy, SkipsLinesThatDoNotParse) {
+  const auto mounts = parse_cgroup_mounts(
+      "\n-\n - \n1 2 3 - cgroup\n1 2 0:3 / /a\\040b rw - cgroup2 x rw\n1 2 0:3 / /c rw - cgroup2");
+  ASSERT_EQ(mounts.size(), 1U);
+  EXPECT_EQ(mounts[0].mount_point, "/a b");
+  EXPECT_TRUE(parse_proc_cgroups("memory\nmemory\tx\n#memory\t1\nmemory\t1x\n").empty());
+}
+
+// On the host that runs the test: the walk, the process and the id meet.
+TEST(CgroupHierarchy, FindsTheCgroupOfThisProcess) {
+  const auto mount = find_cgroup_hierarchy(HostRoots{});
+  if (!mount) GTEST_SKIP() << mount.error().message();
+  std::ifstream file("/proc/self/cgroup");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const auto path = find_process_path(text, mount->hierarchy());
+  ASSERT_TRUE(path) << text;
+  const auto directory = mount->directory_of(*path);
+  if (!directory || *directory == "/") GTEST_SKIP() << "this process is in the root: " << *path;
+  struct stat status {};
+  ASSERT_EQ(::stat(mount->absolute_path(*directory).c_str(), &status), 0);
+  ContainerResolver resolver(HostRoots{}, *mount);
+  EXPECT_TRUE(
+      resolver.learn_from_process(CgroupId{status.st_ino}, static_cast<unsigned>(getpid())));
+  ContainerResolver walking(HostRoots{}, *mount);
+  EXPECT_EQ(walking.resolve(CgroupId{status.st_ino}), resolver.resolve(CgroupId{status.st_ino}));
+}
+
+}  // namespace
+}  // namespace ingero::attribute
