@@ -15,6 +15,7 @@ namespace ingero::discover {
 namespace {
 
 constexpr std::size_t kVersionCodeBytes = 96;  // of a version function, from its first byte
+constexpr std::size_t kCalleeBytes = 24;       // amd64 stores after 5 bytes, arm64 after 16
 constexpr std::size_t kMaxCalls = 8;           // followed from a version function, one level deep
 constexpr std::uint64_t kMaxTextSearch = 64ULL * 1024 * 1024;
 constexpr std::string_view kNcclVersion = "ncclGetVersion";
@@ -101,7 +102,7 @@ std::string version_from_code(ElfImage& image, const Symbol& function, VersionTe
   for (const std::uint64_t target : call_targets(image.machine(), *code, function.vaddr)) {
     if (!image.code_offset(target)) continue;  // bytes that only look like a call
     // Its size is not known: no more than a check of the pointer and the store.
-    const auto callee = image.read_at(target, 16);
+    const auto callee = image.read_at(target, kCalleeBytes);
     if (!callee) continue;
     if (auto version = stored_version(image.machine(), *callee, text)) return *version;
   }

@@ -146,6 +146,14 @@ TEST(LibraryImage, CudartVersionIsFoundBehindOneCall) {
   EXPECT_EQ(inspect(spec).value().version, "13.0");
   spec.symbols.resize(1);
   EXPECT_EQ(inspect(spec).value().version, "13") << "from the soname";
+  // CUDA 13.5 on arm64: bl; the callee checks the pointer before mov w2, #13050; str w2, [x1].
+  spec.machine = EM_AARCH64;
+  spec.symbols.push_back({.name = "cudaRuntimeGetVersion",
+                          .code = arm64_words({0xa9bf7bfd, 0xaa1403e0, 0x94000002, 0xd65f03c0})});
+  spec.symbols.push_back({.name = "hidden",
+                          .code = arm64_words({0xaa0003e1, 0xb40000a0, 0x52865f42, 0x52800000,
+                                               0xb9000022, 0xd65f03c0})});
+  EXPECT_EQ(inspect(spec).value().version, "13.5");
 }
 
 TEST(LibraryImage, VersionFromText) {
