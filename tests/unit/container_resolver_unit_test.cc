@@ -368,14 +368,15 @@ TEST_F(ContainerResolverTest, CanBeUsedFromSeveralThreads) {
   walker.join();
 }
 
-// Which hierarchy names containers, on recorded trees.
+// Which hierarchy names containers. hybrid_host is recorded from Linux 6.18, the other trees are
+// written after such hosts.
 
-HostRoots recorded(const std::string& name, const std::string& sys = "/sys") {
+HostRoots tree_of(const std::string& name, const std::string& sys = "/sys") {
   return HostRoots{std::string(INGERO_TEST_DATA) + "/cgroup/" + name + "/proc", sys};
 }
 
 TEST(CgroupHierarchy, IsV2WhereOnlyV2IsMounted) {
-  const auto mount = find_cgroup_hierarchy(recorded("v2_host"));
+  const auto mount = find_cgroup_hierarchy(tree_of("v2_host"));
   ASSERT_TRUE(mount) << mount.error().message();
   EXPECT_EQ(mount->hierarchy(), CgroupHierarchy::v2);
   EXPECT_EQ(mount->mount_point(), "/sys/fs/cgroup");
@@ -383,20 +384,20 @@ TEST(CgroupHierarchy, IsV2WhereOnlyV2IsMounted) {
 }
 
 TEST(CgroupHierarchy, IsMemoryOnAV1Host) {
-  const auto mount = find_cgroup_hierarchy(recorded("v1_host"));
+  const auto mount = find_cgroup_hierarchy(tree_of("v1_host"));
   ASSERT_TRUE(mount) << mount.error().message();
   EXPECT_EQ(mount->hierarchy(), CgroupHierarchy::memory_v1);
   EXPECT_EQ(mount->mount_point(), "/sys/fs/cgroup/memory");
 }
 
 TEST(CgroupHierarchy, IsMemoryOnAHybridHostThatHasMemoryOnV1) {
-  const auto mount = find_cgroup_hierarchy(recorded("hybrid_host"));
+  const auto mount = find_cgroup_hierarchy(tree_of("hybrid_host"));
   ASSERT_TRUE(mount) << mount.error().message();
   EXPECT_EQ(mount->hierarchy(), CgroupHierarchy::memory_v1);
 }
 
 TEST(CgroupHierarchy, IsPidsOnAV1HostWhoseKernelHasNoMemoryV1) {
-  const auto mount = find_cgroup_hierarchy(recorded("v1_without_memory"));
+  const auto mount = find_cgroup_hierarchy(tree_of("v1_without_memory"));
   ASSERT_TRUE(mount) << mount.error().message();
   EXPECT_EQ(mount->hierarchy(), CgroupHierarchy::pids_v1);
   EXPECT_EQ(mount->mount_point(), "/sys/fs/cgroup/pids");
@@ -405,7 +406,7 @@ TEST(CgroupHierarchy, IsPidsOnAV1HostWhoseKernelHasNoMemoryV1) {
 TEST(CgroupHierarchy, IsV2OnAHybridHostWithoutMemoryV1IfTheTreeIsInUse) {
   const TemporaryTree sys;
   sys.make("/fs/cgroup/unified/system.slice");
-  const auto mount = find_cgroup_hierarchy(recorded("hybrid_without_memory", sys.path("")));
+  const auto mount = find_cgroup_hierarchy(tree_of("hybrid_without_memory", sys.path("")));
   ASSERT_TRUE(mount) << mount.error().message();
   EXPECT_EQ(mount->hierarchy(), CgroupHierarchy::v2);
   EXPECT_EQ(mount->mount_point(), sys.path("/fs/cgroup/unified"));
@@ -414,13 +415,13 @@ TEST(CgroupHierarchy, IsV2OnAHybridHostWithoutMemoryV1IfTheTreeIsInUse) {
 TEST(CgroupHierarchy, IsPidsOnAHybridHostWhoseV2TreeIsEmpty) {
   const TemporaryTree sys;
   sys.make("/fs/cgroup/unified");
-  const auto mount = find_cgroup_hierarchy(recorded("hybrid_without_memory", sys.path("")));
+  const auto mount = find_cgroup_hierarchy(tree_of("hybrid_without_memory", sys.path("")));
   ASSERT_TRUE(mount) << mount.error().message();
   EXPECT_EQ(mount->hierarchy(), CgroupHierarchy::pids_v1);
 }
 
 TEST(CgroupHierarchy, TakesTheMountThatReachesTheHostsRoot) {
-  const auto mount = find_cgroup_hierarchy(recorded("pod_with_host_tree"));
+  const auto mount = find_cgroup_hierarchy(tree_of("pod_with_host_tree"));
   ASSERT_TRUE(mount) << mount.error().message();
   EXPECT_EQ(mount->mount_point(), "/host/sys/fs/cgroup");
   EXPECT_EQ(mount->directory_of("/../../../../docker/x"), "/docker/x");
@@ -430,27 +431,27 @@ TEST(CgroupHierarchy, TakesTheMountThatReachesTheHostsRoot) {
 }
 
 TEST(CgroupHierarchy, CanBeForced) {
-  const auto pids = find_cgroup_hierarchy(recorded("v1_host"), CgroupHierarchy::pids_v1);
+  const auto pids = find_cgroup_hierarchy(tree_of("v1_host"), CgroupHierarchy::pids_v1);
   ASSERT_TRUE(pids) << pids.error().message();
   EXPECT_EQ(pids->mount_point(), "/sys/fs/cgroup/pids");
   EXPECT_EQ(pids->reason(), "set by the configuration");
 }
 
 TEST(CgroupHierarchy, CannotBeForcedToWhatIsNotMounted) {
-  const auto v2 = find_cgroup_hierarchy(recorded("v1_host"), CgroupHierarchy::v2);
+  const auto v2 = find_cgroup_hierarchy(tree_of("v1_host"), CgroupHierarchy::v2);
   ASSERT_FALSE(v2);
   EXPECT_THAT(v2.error().message(), HasSubstr("cgroup v2"));
   EXPECT_THAT(v2.error().message(), HasSubstr("set cgroup_hierarchy to auto"));
 }
 
 TEST(CgroupHierarchy, SaysWhatToDoWhereNothingIsMounted) {
-  const auto mount = find_cgroup_hierarchy(recorded("nothing_mounted"));
+  const auto mount = find_cgroup_hierarchy(tree_of("nothing_mounted"));
   ASSERT_FALSE(mount);
   EXPECT_THAT(mount.error().message(), HasSubstr("mount the host's /sys/fs/cgroup"));
 }
 
 TEST(CgroupHierarchy, SaysWhichFileIsMissing) {
-  const auto mount = find_cgroup_hierarchy(recorded("no_such_tree"));
+  const auto mount = find_cgroup_hierarchy(tree_of("no_such_tree"));
   ASSERT_FALSE(mount);
   EXPECT_THAT(mount.error().message(), HasSubstr("mountinfo"));
 }
