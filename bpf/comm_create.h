@@ -6,7 +6,6 @@
 #include "comm.h"
 
 #define UNIQUE_ID_SIZE 128
-#define MAX_PENDING_COMMS 64
 
 static __always_inline u64 splitmix64(u64 x)
 {

@@ -44,6 +44,8 @@ struct thread_state {
 	struct call_frame frame;
 };
 
+#define MAX_PENDING_COMMS 64
+
 /* A communicator whose pointer the library stores later. */
 struct pending_key {
 	u64 owner; /* pid_tgid of the thread with the open group */
@@ -59,19 +61,6 @@ struct pending_comm {
 	s32 rank;
 	u32 nranks;
 	char name[COMM_NAME_SIZE];
-};
-
-/* The communicator that enqueued on a stream since its last synchronize. */
-struct stream_key {
-	u64 stream;
-	u64 process_start_ns;
-	u32 tgid;
-	u32 exec_id;
-};
-
-struct stream_state {
-	struct call_key call;
-	u64 pending;
 };
 
 /* Hash maps are preallocated: kernels before 6.1 must not allocate in a uprobe. Sizes are set at load. */
@@ -103,7 +92,7 @@ struct processes_map {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16384);
 	__type(key, struct process_key);
-	__type(value, u64); /* cgroup id */
+	__type(value, u64); /* cgroup id of its first call, 0: none yet */
 };
 extern struct processes_map processes SEC(".maps");
 

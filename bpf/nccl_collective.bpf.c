@@ -96,7 +96,6 @@ static __noinline int stream_create(struct stream_key *key, struct call_key *cal
 	if (!key || !call)
 		return 0;
 	state.call = *call;
-	state.pending = 1;
 	if (bpf_map_update_elem(&streams, key, &state, BPF_ANY))
 		count_loss(LOSS_STREAMS_MAP_FULL);
 	return 0;
@@ -118,7 +117,6 @@ static __always_inline void mark_stream(struct thread_state *thread, struct call
 		return;
 	}
 	state->call = *call;
-	state->pending = 1;
 }
 
 static __always_inline void nccl_collective_exit(user_regs_t *regs)
@@ -189,10 +187,10 @@ static __always_inline void count_barrier(struct thread_state *thread, u64 strea
 	key.tgid = thread->tgid;
 	key.exec_id = thread->exec_id;
 	state = bpf_map_lookup_elem(&streams, &key);
-	if (!state || !state->pending)
+	if (!state)
 		return;
-	state->pending = 0;
 	call = state->call;
+	bpf_map_delete_elem(&streams, &key); /* so that the map holds only streams nobody waited for */
 	stats = stats_of(&call);
 	if (stats)
 		add_to(&stats->barriers, 1);

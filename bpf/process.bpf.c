@@ -30,6 +30,24 @@ static __always_inline int process_is_known(struct task_struct *task)
 	return bpf_map_lookup_elem(&processes, &key) != NULL;
 }
 
+/* A thread that ends inside a group leaves promises behind. */
+static __noinline int forget_pending(struct task_struct *task)
+{
+	struct pending_key key = {.owner = bpf_get_current_pid_tgid()};
+	struct thread_state *thread = bpf_task_storage_get(&threads, task, NULL, 0);
+	u32 i;
+
+	if (!thread || !thread->pending_comms)
+		return 0;
+	for (i = 0; i < MAX_PENDING_COMMS; i++) {
+		if (i >= thread->pending_comms)
+			break;
+		key.slot = i;
+		bpf_map_delete_elem(&pending, &key);
+	}
+	return 0;
+}
+
 SEC("tp_btf/sched_process_exit")
 int process_exit(u64 *ctx)
 {
@@ -37,6 +55,7 @@ int process_exit(u64 *ctx)
 	u64 id = bpf_get_current_pid_tgid();
 	struct process_key key = {};
 
+	forget_pending(task);
 	bpf_map_delete_elem(&spare_threads, &id);
 	if (task->signal->live.counter > 0)
 		return 0; /* other threads live on */
@@ -55,6 +74,7 @@ int process_exec(u64 *ctx)
 	struct task_struct *task = bpf_get_current_task_btf();
 	u64 id = bpf_get_current_pid_tgid();
 
+	forget_pending(task);
 	bpf_task_storage_delete(&threads, task);
 	bpf_map_delete_elem(&spare_threads, &id);
 	if (process_is_known(task))

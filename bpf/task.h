@@ -9,6 +9,8 @@
 
 #include <bpf/bpf_core_read.h>
 
+#define E2BIG 7
+
 /* The cgroup at index `controller` of the task's css_set (cgroup v1). */
 #define TASK_CONTROLLER_CGROUP_ID(task, controller)                                                  \
 	({                                                                                            \
@@ -99,7 +101,7 @@ static __noinline int thread_begin(struct thread_state *thread)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct process_key key = {};
-	u64 cgroup_id = task_cgroup_id(task);
+	u64 cgroup_id = task_cgroup_id(task), *known;
 
 	if (!thread)
 		return 0;
@@ -113,9 +115,12 @@ static __noinline int thread_begin(struct thread_state *thread)
 		return 0;
 	key.start_ns = thread->process_start_ns;
 	key.tgid = thread->tgid;
-	if (bpf_map_lookup_elem(&processes, &key))
-		return 0;
-	if (bpf_map_update_elem(&processes, &key, &cgroup_id, BPF_NOEXIST) == -7 /* E2BIG */)
+	known = bpf_map_lookup_elem(&processes, &key);
+	if (known && *known)
+		return 0; /* another of its threads was here first */
+	if (known)
+		*known = cgroup_id; /* the agent saw its mappings before its first call */
+	else if (bpf_map_update_elem(&processes, &key, &cgroup_id, BPF_NOEXIST) == -E2BIG)
 		count_loss(LOSS_PROCESSES_MAP_FULL);
 	send_process_seen(task);
 	return 0;

@@ -98,6 +98,19 @@ struct comm_info {
 };
 WIRE_ASSERT(sizeof(struct comm_info) == 8 * 6 + 24 + COMM_NAME_SIZE);
 
+/* The last collective on a stream that no synchronize has waited for. */
+struct stream_key {
+	__u64 stream;
+	__u64 process_start_ns;
+	__u32 tgid;
+	__u32 exec_id;
+};
+WIRE_ASSERT(sizeof(struct stream_key) == 24);
+
+struct stream_state {
+	struct call_key call;
+};
+
 /* Where struct ncclComm keeps rank (nRanks follows it) in one library file; 0: not known. */
 struct comm_layout {
 	__u32 rank_offset;

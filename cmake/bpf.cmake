@@ -29,6 +29,10 @@ foreach(source ${bpf_sources})
   list(APPEND bpf_objects ${object})
 endforeach()
 
+# The definitions first: bpftool 7.1 misplaces maps that it meets as extern before.
+list(REMOVE_ITEM bpf_objects ${BPF_OUT}/maps.bpf.o)
+list(PREPEND bpf_objects ${BPF_OUT}/maps.bpf.o)
+
 set(BPF_OBJECT ${BPF_OUT}/ingero.bpf.o)
 set(BPF_SKELETON ${BPF_OUT}/ingero.skel.h)
 add_custom_command(OUTPUT ${BPF_OBJECT} ${BPF_SKELETON}

@@ -56,6 +56,7 @@ struct Communicator {
   std::uint16_t function = 0;  ///< that created it; 0: made before the agent
   std::string name;
   std::string library_version;
+  std::uint32_t library = 0;  ///< index that the agent gave the library file; 0: not known
 };
 
 enum class AttachMethod { kNone, kSession, kMulti, kPerf, kEntryOnly };

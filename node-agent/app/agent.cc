@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0
+// The architecture, read from top to bottom: what is built in which order, and who tells whom.
+#include "app/agent.h"
+
+#include <bpf/bpf.h>
+#include <signal.h>
+#include <spdlog/spdlog.h>
+
+#include <map>
+#include <set>
+
+#include "app/process_status.h"
+
+namespace ingero::app {
+namespace {
+
+using namespace std::chrono_literals;
+using model::AttachMethod;
+
+constexpr std::uint32_t kCallRingBytes = 32 << 20;
+constexpr std::size_t kMaxDullHints = 65536;
+constexpr std::size_t kManyProcesses = 64;
+
+cgroup_source source_of(attribute::CgroupHierarchy hierarchy) {
+  switch (hierarchy) {
+    case attribute::CgroupHierarchy::v2: return CGROUP_V2;
+    case attribute::CgroupHierarchy::memory_v1: return CGROUP_V1_MEMORY;
+    case attribute::CgroupHierarchy::pids_v1: return CGROUP_V1_PIDS;
+  }
+  return CGROUP_V2;
+}
+
+std::optional<attribute::CgroupHierarchy> forced_hierarchy(config::CgroupHierarchyChoice choice) {
+  switch (choice) {
+    case config::CgroupHierarchyChoice::automatic: return std::nullopt;
+    case config::CgroupHierarchyChoice::v2: return attribute::CgroupHierarchy::v2;
+    case config::CgroupHierarchyChoice::memory: return attribute::CgroupHierarchy::memory_v1;
+    case config::CgroupHierarchyChoice::pids: return attribute::CgroupHierarchy::pids_v1;
+  }
+  return std::nullopt;
+}
+
+discover::OpenPreference open_preference(config::OpenMethod method) {
+  switch (method) {
+    case config::OpenMethod::automatic: return discover::OpenPreference::kAutomatic;
+    case config::OpenMethod::map_files: return discover::OpenPreference::kMapFiles;
+    case config::OpenMethod::path: return discover::OpenPreference::kProcRoot;
+  }
+  return discover::OpenPreference::kAutomatic;
+}
+
+AttachMethod to_model(config::AttachMethod method) {
+  switch (method) {
+    case config::AttachMethod::session: return AttachMethod::kSession;
+    case config::AttachMethod::multi: return AttachMethod::kMulti;
+    case config::AttachMethod::perf: return AttachMethod::kPerf;
+    case config::AttachMethod::entry_only: return AttachMethod::kEntryOnly;
+    case config::AttachMethod::automatic: break;
+  }
+  return AttachMethod::kNone;
+}
+
+std::size_t hint_hash(const discover::MappingHint& hint) {
+  return std::hash<std::string>{}(hint.path) ^ (hint.device_inode * 0x9e3779b97f4a7c15ULL);
+}
+
+}  // namespace
+
+Result<AttachMethod> choose_method(const std::vector<attach::MethodTrial>& trials,
+                                   config::AttachMethod wanted) {
+  std::string details;
+  for (const attach::MethodTrial& trial : trials) {
+    const bool asked_for = wanted == config::AttachMethod::automatic ||
+                           to_model(wanted) == trial.method ||
+                           (wanted == config::AttachMethod::entry_only &&
+                            trial.method == AttachMethod::kPerf);
+    if (!asked_for) continue;
+    if (trial.works)
+      return wanted == config::AttachMethod::entry_only ? AttachMethod::kEntryOnly : trial.method;
+    if (!details.empty()) details += "; ";
+    details += trial.detail;
+  }
+  return fail({"choose attach method", "", details,
+               "run as root on a kernel with BTF; `ingero check` tells what is missing"});
+}
+
+Result<std::unique_ptr<Agent>> Agent::create(boost::asio::io_context& io, AgentOptions options) {
+  auto mount = attribute::find_cgroup_hierarchy({}, forced_hierarchy(options.config.cgroup_hierarchy));
+  if (!mount) return fail(mount.error());
+  std::unique_ptr<Agent> agent(new Agent(io, std::move(options), std::move(*mount)));
+  if (auto status = agent->load(); !status) return fail(status.error());
+  agent->scan_host();
+  return agent;
+}
+
+Agent::Agent(boost::asio::io_context& io, AgentOptions options, attribute::CgroupMount mount)
+    : io_(io),
+      options_(std::move(options)),
+      resolver_({}, std::move(mount)),
+      watcher_descriptor_(io),
+      lifecycle_descriptor_(io),
+      scan_timer_(io),
+      housekeeping_timer_(io),
+      calls_timer_(io) {}
+
+Status Agent::load() {
+  trials_ = attach::try_attach_methods();
+  const auto method = choose_method(trials_, options_.config.attach_method);
+  if (!method) return fail(method.error());
+  method_ = *method;
+  if (method_ != AttachMethod::kEntryOnly) {
+    const auto seccomp = attach::try_return_probe_under_seccomp(method_);
+    if (seccomp.tried && !seccomp.survives) {
+      spdlog::warn("return probes would kill processes under seccomp: counting entries only ({})",
+                   seccomp.detail);
+      method_ = AttachMethod::kEntryOnly;
+    }
+  }
+  attach::BpfOptions bpf_options;
+  bpf_options.method = method_;
+  bpf_options.call_entries = options_.config.map_entries;
+  bpf_options.call_ring_bytes = options_.on_call ? kCallRingBytes : 4096;
+  bpf_options.settings.cgroup_source = source_of(resolver_.mount().hierarchy());
+  bpf_options.settings.stream_calls = options_.on_call ? 1 : 0;
+  bpf_options.settings.only_listed_processes = options_.only_pid ? 1 : 0;
+  bpf_options.settings.entry_only = method_ == AttachMethod::kEntryOnly ? 1 : 0;
+  auto bpf = attach::BpfObject::create(bpf_options);
+  if (!bpf) return fail(bpf.error());
+  bpf_ = std::move(*bpf);
+  if (options_.only_pid) {
+    const std::uint8_t yes = 1;
+    bpf_map_update_elem(bpf_->handles().traced_tgids, &*options_.only_pid, &yes, BPF_ANY);
+  }
+  scanner_ = std::make_unique<discover::MappingScanner>(bpf_->handles());
+  finder_ = std::make_unique<discover::LibraryFinder>(*scanner_,
+                                                      open_preference(options_.config.open_method));
+  probes_ = std::make_unique<attach::LibraryProbes>(*bpf_, method_);
+  layouts_ = std::make_unique<collect::CommLayouts>(bpf_->handles());
+  registry_ = std::make_unique<LibraryRegistry>(
+      *finder_, *probes_, *layouts_, method_,
+      ProbeChoice{options_.config.probes.nccl, options_.config.probes.cuda});
+  collector_ = std::make_unique<collect::CallCollector>(bpf_->handles(), clock_);
+  collector_->set_resolver(layouts_.get());
+  watch_mappings();
+  return open_rings();
+}
+
+/// Before the first scan, so that nothing is mapped unseen between the two.
+void Agent::watch_mappings() {
+  auto watcher = discover::MappingWatcher::create();
+  if (watcher) {
+    watcher_.emplace(std::move(*watcher));
+    watch_text_ = "mmap events";
+    return;
+  }
+  options_.config.scan_interval = std::min<std::chrono::nanoseconds>(options_.config.scan_interval, 1s);
+  watch_text_ = "a scan every second: " + watcher.error().message();
+  spdlog::warn("new mappings are noticed by {}", watch_text_);
+}
+
+Status Agent::open_rings() {
+  auto lifecycle = collect::EventReader::create(
+      bpf_->handles().lifecycle_events,
+      [this](const event_header& header, std::size_t size) { on_lifecycle_event(header, size); });
+  if (!lifecycle) return fail(lifecycle.error());
+  lifecycle_ = std::move(*lifecycle);
+  if (!options_.on_call) return {};
+  auto calls = collect::EventReader::create(
+      bpf_->handles().call_events, [this](const event_header& header, std::size_t size) {
+        const auto* call = collect::event_as<call_event>(header, size);
+        if (call != nullptr && is_selected(static_cast<model::CgroupId>(header.cgroup_id)))
+          options_.on_call(*call);
+      });
+  if (!calls) return fail(calls.error());
+  calls_ = std::move(*calls);
+  return {};
+}
+
+void Agent::start() {
+  if (watcher_) {
+    watcher_descriptor_.assign(::dup(watcher_->descriptor()));
+    await_readable(watcher_descriptor_, &Agent::on_mappings);
+  }
+  lifecycle_descriptor_.assign(::dup(lifecycle_->descriptor()));
+  await_readable(lifecycle_descriptor_, &Agent::on_lifecycle);
+  every(scan_timer_, options_.config.scan_interval, &Agent::scan_host);
+  every(housekeeping_timer_, 1s, &Agent::housekeeping);
+  if (calls_) every(calls_timer_, 5ms, &Agent::drain_calls);
+}
+
+void Agent::await_readable(boost::asio::posix::stream_descriptor& descriptor,
+                           void (Agent::*action)()) {
+  descriptor.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                        [this, &descriptor, action](const boost::system::error_code& error) {
+                          if (error) return;
+                          (this->*action)();
+                          await_readable(descriptor, action);
+                        });
+}
+
+void Agent::every(boost::asio::steady_timer& timer, std::chrono::nanoseconds interval,
+                  void (Agent::*action)()) {
+  timer.expires_after(interval);
+  timer.async_wait([this, &timer, interval, action](const boost::system::error_code& error) {
+    if (error) return;
+    (this->*action)();
+    every(timer, interval, action);
+  });
+}
+
+// ---- discover, attach ------------------------------------------------------------------------------
+
+void Agent::on_mappings() {
+  bool lost = false;
+  const auto hints = watcher_->take(lost);
+  struct Wanted {
+    std::uint64_t first_ns;
+    std::vector<std::pair<std::size_t, std::string>> hints;
+  };
+  std::map<std::uint32_t, Wanted> wanted;
+  for (const discover::MappingHint& hint : hints) {
+    const std::size_t hash = hint_hash(hint);
+    if (dull_hints_.contains(hash)) continue;
+    auto [it, added] = wanted.try_emplace(hint.pid, Wanted{hint.time_ns, {}});
+    it->second.hints.emplace_back(hash, hint.path);
+  }
+  if (lost || wanted.size() > kManyProcesses) scan_host();
+  if (dull_hints_.size() > kMaxDullHints) dull_hints_.clear();
+  for (const auto& [pid, want] : wanted) {
+    auto result = finder_->scan_process(pid);
+    if (!result) {
+      spdlog::debug("scan of pid {}: {}", pid, result.error().message());
+      continue;
+    }
+    for (const auto& [hash, path] : want.hints) {
+      // A process that has gone may come again with the same file: look at it then.
+      const bool looked_at = ::kill(static_cast<pid_t>(pid), 0) == 0;
+      if (looked_at && !result->traced_paths.contains(path)) dull_hints_.insert(hash);
+    }
+    learn_containers(result->processes);
+    registry_->process_scan(pid, std::move(*result), want.first_ns);
+  }
+}
+
+void Agent::scan_host() {
+  auto result = finder_->scan_all();
+  if (!result) {
+    spdlog::error("{}", result.error().message());
+    return;
+  }
+  learn_containers(result->processes);
+  registry_->full_scan(std::move(*result));
+  registry_->detach_unused(options_.config.detach_grace);
+  find_missed_exits();
+}
+
+void Agent::scan_process(std::uint32_t pid, std::uint64_t noticed_ns) {
+  auto result = finder_->scan_process(pid);
+  if (!result) return;
+  learn_containers(result->processes);
+  registry_->process_scan(pid, std::move(*result), noticed_ns);
+}
+
+void Agent::learn_containers(const std::vector<model::Process>& processes) {
+  for (const model::Process& process : processes) {
+    collector_->watch_process(process.key);
+    if (resolver_.snapshot()->find(process.cgroup) == nullptr)
+      static_cast<void>(resolver_.learn_from_process(process.cgroup, process.key.tgid));
+  }
+}
+
+// ---- collect ---------------------------------------------------------------------------------------
+
+void Agent::on_lifecycle() { lifecycle_->consume(); }
+
+void Agent::drain_calls() {
+  if (calls_) calls_->consume();
+}
+
+void Agent::on_lifecycle_event(const event_header& header, std::size_t size) {
+  const model::ProcessKey process{header.tgid, header.process_start_ns};
+  const auto cgroup = static_cast<model::CgroupId>(header.cgroup_id);
+  switch (header.kind) {
+    case EVENT_PROCESS_SEEN:
+      if (const auto* event = collect::event_as<process_event>(header, size)) {
+        if (resolver_.snapshot()->find(cgroup) == nullptr &&
+            !resolver_.learn_from_process(cgroup, header.tgid))
+          static_cast<void>(resolver_.learn_from_names(
+              cgroup, event->cgroup_names[0], event->cgroup_names[1], event->cgroup_names[2]));
+      }
+      break;
+    case EVENT_PROCESS_EXIT: {
+      registry_->process_ended(process);
+      const std::lock_guard lock(collector_mutex_);
+      collector_->process_ended(process);
+      break;
+    }
+    case EVENT_PROCESS_EXEC: {
+      scan_process(header.tgid, header.time_ns);
+      const std::lock_guard lock(collector_mutex_);
+      collector_->process_executed(process, header.exec_id);
+      break;
+    }
+    case EVENT_COMM_CREATED:
+      if (const auto* event = collect::event_as<comm_event>(header, size)) on_comm_created(*event);
+      break;
+    default: break;
+  }
+}
+
+void Agent::on_comm_created(const comm_event& event) {
+  if (event.info.nranks < 3 || event.info.rank < 0) return;  // too common a pair of numbers
+  const std::lock_guard lock(collector_mutex_);
+  layouts_->calibrate(event.info.library, event.header.tgid, event.comm,
+                      {event.info.rank, event.info.nranks});
+}
+
+// ---- housekeeping ----------------------------------------------------------------------------------
+
+void Agent::housekeeping() {
+  ++rounds_;
+  if (rounds_ % 60 == 0) {
+    clock_.resample();
+    std::vector<model::CgroupId> used;
+    for (const model::CallSeries& series : snapshot()->calls) used.push_back(series.cgroup);
+    resolver_.retain(used);
+  }
+  const std::lock_guard lock(collector_mutex_);
+  if (collector_->ended_waiting() == 0) return;
+  model::Snapshot unused;
+  collector_->read(unused);
+}
+
+/// Exits whose event found the ring full, or whose process was not in the map.
+void Agent::find_missed_exits() {
+  const std::lock_guard lock(collector_mutex_);
+  for (const model::ProcessKey& process : collector_->counted_processes()) {
+    if (!is_alive(process)) collector_->process_ended(process);
+  }
+}
+
+// ---- attribute -------------------------------------------------------------------------------------
+
+std::shared_ptr<const model::Snapshot> Agent::snapshot() {
+  auto snapshot = std::make_shared<model::Snapshot>();
+  {
+    const std::lock_guard lock(collector_mutex_);
+    collector_->read(*snapshot);
+  }
+  registry_->fill(*snapshot);
+  snapshot->unix_ns = static_cast<std::int64_t>(
+      clock_.unix_from_monotonic(system_clock_source().monotonic_ns()));
+  attribute(*snapshot);
+  return snapshot;
+}
+
+void Agent::attribute(model::Snapshot& snapshot) {
+  std::vector<model::CgroupId> missing;
+  const auto table = resolver_.snapshot();
+  for (const model::CallSeries& series : snapshot.calls) {
+    if (table->find(series.cgroup) == nullptr) missing.push_back(series.cgroup);
+  }
+  if (!missing.empty()) resolver_.resolve_missing(missing);
+  const auto now = resolver_.snapshot();
+  std::uint64_t unknown = 0;
+  for (const model::CallSeries& series : snapshot.calls) {
+    if (now->find(series.cgroup) == nullptr) unknown += series.totals.calls;
+  }
+  snapshot.unattributed_calls["unknown_cgroup"] = unknown;
+  if (options_.only_cgroup.empty()) return;
+  std::erase_if(snapshot.calls, [&](const auto& row) { return !is_selected(row.cgroup); });
+  std::erase_if(snapshot.errors, [&](const auto& row) { return !is_selected(row.cgroup); });
+  std::erase_if(snapshot.communicators, [&](const auto& row) { return !is_selected(row.cgroup); });
+  std::erase_if(snapshot.processes, [&](const auto& row) { return !is_selected(row.cgroup); });
+}
+
+std::string Agent::label_of(model::CgroupId cgroup) const {
+  const auto table = resolver_.snapshot();
+  const attribute::ContainerInfo* info = table->find(cgroup);
+  return info == nullptr ? "" : info->label;
+}
+
+bool Agent::is_selected(model::CgroupId cgroup) const {
+  const std::string& wanted = options_.only_cgroup;
+  if (wanted.empty()) return true;
+  const auto table = resolver_.snapshot();
+  const attribute::ContainerInfo* info = table->find(cgroup);
+  if (info == nullptr) return false;
+  if (wanted.front() != '/') return info->container_id.starts_with(wanted);
+  return info->cgroup_path == wanted || info->cgroup_path.starts_with(wanted + "/");
+}
+
+}  // namespace ingero::app

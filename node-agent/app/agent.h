@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_set>
+
+#include "app/library_registry.h"
+#include "attach/bpf_object.h"
+#include "attach/library_probes.h"
+#include "attribute/cgroup_hierarchy.h"
+#include "attribute/container_resolver.h"
+#include "base/clock.h"
+#include "collect/call_collector.h"
+#include "collect/event_reader.h"
+#include "config/config.h"
+#include "discover/library_finder.h"
+#include "discover/mapping_scanner.h"
+#include "discover/mapping_watcher.h"
+
+namespace ingero::app {
+
+struct AgentOptions {
+  config::Config config;
+  std::optional<std::uint32_t> only_pid;
+  std::string only_cgroup;  ///< path, or the beginning of a container id; empty: all
+  /// Gets every call, on the agent's thread; no handler, no stream.
+  std::function<void(const call_event&)> on_call;
+};
+
+/// The data path, wired: discover -> attach -> (kernel counts) -> collect -> attribute. Everything but
+/// snapshot() and label_of() belongs to the thread that runs the io_context.
+class Agent {
+ public:
+  /// Finds out what works here, loads the programs, scans the host once and attaches.
+  static Result<std::unique_ptr<Agent>> create(boost::asio::io_context& io, AgentOptions options);
+
+  /// From here on new mappings, exits and calls are handled as they come.
+  void start();
+
+  /// The state of now. From any thread.
+  std::shared_ptr<const model::Snapshot> snapshot();
+
+  /// What the `container` label says of a cgroup; empty: unknown. From any thread.
+  std::string label_of(model::CgroupId cgroup) const;
+
+  const Clock& clock() const { return clock_; }
+  model::AttachMethod method() const { return method_; }
+  const std::vector<attach::MethodTrial>& trials() const { return trials_; }
+  /// How new mappings are noticed: "mmap2 events" or "scans every 1 s (reason)".
+  const std::string& watch_text() const { return watch_text_; }
+  /// Hands over what the call stream holds now.
+  void drain_calls();
+
+ private:
+  Agent(boost::asio::io_context& io, AgentOptions options, attribute::CgroupMount mount);
+
+  Status load();
+  Status open_rings();
+  void watch_mappings();
+  void await_readable(boost::asio::posix::stream_descriptor& descriptor, void (Agent::*action)());
+  void every(boost::asio::steady_timer& timer, std::chrono::nanoseconds interval,
+             void (Agent::*action)());
+  void on_mappings();
+  void on_lifecycle();
+  void on_lifecycle_event(const event_header& header, std::size_t size);
+  void on_comm_created(const comm_event& event);
+  void scan_host();
+  void scan_process(std::uint32_t pid, std::uint64_t noticed_ns);
+  void learn_containers(const std::vector<model::Process>& processes);
+  void housekeeping();
+  void find_missed_exits();
+  void attribute(model::Snapshot& snapshot);
+  bool is_selected(model::CgroupId cgroup) const;
+
+  boost::asio::io_context& io_;
+  AgentOptions options_;
+  Clock clock_;
+  std::vector<attach::MethodTrial> trials_;
+  model::AttachMethod method_ = model::AttachMethod::kNone;
+  attribute::ContainerResolver resolver_;
+  std::unique_ptr<attach::BpfObject> bpf_;
+  std::unique_ptr<discover::MappingScanner> scanner_;
+  std::unique_ptr<discover::LibraryFinder> finder_;
+  std::unique_ptr<attach::LibraryProbes> probes_;
+  std::unique_ptr<collect::CommLayouts> layouts_;
+  std::unique_ptr<LibraryRegistry> registry_;
+  std::mutex collector_mutex_;
+  std::unique_ptr<collect::CallCollector> collector_;
+  std::unique_ptr<collect::EventReader> lifecycle_;
+  std::unique_ptr<collect::EventReader> calls_;
+  std::optional<discover::MappingWatcher> watcher_;
+  std::string watch_text_;
+  std::unordered_set<std::size_t> dull_hints_;  ///< mappings that were looked at and are of no interest
+  boost::asio::posix::stream_descriptor watcher_descriptor_, lifecycle_descriptor_;
+  boost::asio::steady_timer scan_timer_, housekeeping_timer_, calls_timer_;
+  std::uint64_t rounds_ = 0;
+};
+
+/// Picks the method to attach with from what was tried and what the configuration asks for.
+/// Errors: none works; the one asked for does not.
+Result<model::AttachMethod> choose_method(const std::vector<attach::MethodTrial>& trials,
+                                          config::AttachMethod wanted);
+
+}  // namespace ingero::app

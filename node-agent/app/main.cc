@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <iostream>
+
+#include "app/check_command.h"
+#include "app/trace_options.h"
+#include "app/version.h"
+#include "base/log.h"
+#include "config/duration.h"
+#include "config/settings.h"
+#include "export/metrics_table.h"
+
+namespace ingero::app {
+namespace {
+
+constexpr int kUsageError = 2;
+
+/// The flags as they are typed; empty: not given.
+struct Flags {
+  bool nccl = false, cuda = false, print = false, json = false;
+  std::string prometheus, format, cgroup, duration, config_file, log_level, attach_method, open_method;
+  std::uint32_t pid = 0;
+  std::vector<std::string> tallies;
+};
+
+int say(const std::string& command, const Error& error) {
+  std::cerr << "ingero " << command << ": " << error.message() << "\n";
+  return kUsageError;
+}
+
+void add_run_flags(CLI::App& command, Flags& flags) {
+  command.add_flag("--nccl", flags.nccl, "trace NCCL and RCCL (default: all)");
+  command.add_flag("--cuda", flags.cuda, "trace CUDA copies (default: all)");
+  command.add_option("--prometheus", flags.prometheus,
+                     "serve /metrics there: :9090, 127.0.0.1:9090, [::1]:9090");
+  command.add_option("--config", flags.config_file, "settings, as YAML");
+  command.add_option("--duration", flags.duration, "end by itself after: 30s, 2m, 1h");
+  command.add_option("--log-level", flags.log_level, "trace, debug, info, warn, error");
+  command.add_option("--attach-method", flags.attach_method, "auto, session, multi, perf, entry_only");
+  command.add_option("--open-method", flags.open_method, "auto, map_files, path");
+}
+
+void add_trace_flags(CLI::App& command, Flags& flags) {
+  add_run_flags(command, flags);
+  command.add_flag("--print", flags.print, "one line for each call instead of the table");
+  command.add_option("--format", flags.format, "of the printed calls: text (default) or json; json implies --print");
+  command.add_option("--pid", flags.pid, "only this process");
+  command.add_option("--cgroup", flags.cgroup,
+                     "only this cgroup and those below (path from the hierarchy's root), or a container id");
+  command.add_option("--tally", flags.tallies,
+                     "CONTAINER=FILE: compare with a workload's own tally at the end; exit status 1 "
+                     "when it differs");
+}
+
+/// The configuration's text form of the flags that override it.
+std::string overrides(const Flags& flags) {
+  std::string yaml;
+  const auto set = [&](const char* key, const std::string& value) {
+    if (!value.empty()) yaml += fmt::format("{}: \"{}\"\n", key, value);
+  };
+  set("log_level", flags.log_level);
+  set("attach_method", flags.attach_method);
+  set("open_method", flags.open_method);
+  return yaml;
+}
+
+Status apply_overrides(const Flags& flags, config::Config& config) {
+  const auto given = config::parse_config(overrides(flags), "flags");
+  if (!given) return fail(given.error());
+  if (!flags.log_level.empty()) config.log_level = given->log_level;
+  if (!flags.attach_method.empty()) config.attach_method = given->attach_method;
+  if (!flags.open_method.empty()) config.open_method = given->open_method;
+  if (flags.nccl || flags.cuda) config.probes = {flags.nccl, flags.cuda};
+  return {};
+}
+
+Status parse_tallies(const Flags& flags, TraceOptions& options) {
+  for (const std::string& text : flags.tallies) {
+    const auto at = text.rfind('=');
+    if (at == std::string::npos)
+      return fail({"read --tally", text, "no '=' in it", "write CONTAINER=FILE"});
+    options.tallies.emplace_back(text.substr(0, at), text.substr(at + 1));
+  }
+  return {};
+}
+
+Result<TraceOptions> trace_options(const Flags& flags) {
+  TraceOptions options;
+  if (!flags.config_file.empty()) {
+    auto config = config::load_config(flags.config_file);
+    if (!config) return fail(config.error());
+    options.config = *config;
+  }
+  if (auto status = apply_overrides(flags, options.config); !status) return fail(status.error());
+  if (!flags.prometheus.empty()) {
+    const auto address = parse_listen_address(flags.prometheus);
+    if (!address) return fail(address.error());
+    options.serve = *address;
+  }
+  if (!flags.duration.empty()) {
+    options.duration = config::parse_duration(flags.duration);
+    if (!options.duration)
+      return fail({"read --duration", flags.duration, "not a duration", "write 30s, 2m or 1h30m"});
+  }
+  if (!flags.format.empty() && flags.format != "text" && flags.format != "json")
+    return fail({"read --format", flags.format, "not a format", "write text or json"});
+  options.json = flags.format == "json";
+  options.print_calls = flags.print || options.json;
+  if (flags.pid != 0) options.pid = flags.pid;
+  options.cgroup = flags.cgroup;
+  if (auto status = parse_tallies(flags, options); !status) return fail(status.error());
+  return options;
+}
+
+int trace(const Flags& flags, bool as_agent) {
+  const std::string name = as_agent ? "agent" : "trace";
+  auto options = trace_options(flags);
+  if (!options) return say(name, options.error());
+  if (as_agent) {
+    options->show_table = false;
+    if (!options->serve) options->serve = options->config.listen_address;
+  }
+  setup_log(options->config.log_level, options->config.log_format);
+  const auto status = run_trace(std::move(*options));
+  return status ? *status : say(name, status.error());
+}
+
+int version() {
+  std::cout << "ingero " << kVersion << " (" << kRevision << ")\n";
+  return 0;
+}
+
+int print_reference(const std::string& what) {
+  if (what == "metrics") std::cout << exporting::metrics_reference_markdown();
+  else if (what == "config") std::cout << config::config_reference_markdown();
+  else return say("reference", {"print reference", what, "there is none", "write metrics or config"});
+  return 0;
+}
+
+/// One line instead of the library's usage text.
+int usage_error(const CLI::App& app, const CLI::ParseError& error) {
+  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(error);
+  std::string command = "ingero";
+  for (const CLI::App* used : app.get_subcommands()) command += " " + used->get_name();
+  std::cerr << command << ": " << error.what() << "; hint: " << command << " --help\n";
+  return kUsageError;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"Sees what GPU jobs do: exact NCCL and CUDA copy metrics per container, without touching them."};
+  app.require_subcommand(1);
+  Flags flags;
+  bool check_json = false;
+  std::string reference;
+  CLI::App* trace_command = app.add_subcommand("trace", "watch this host: live table, metrics, single calls");
+  add_trace_flags(*trace_command, flags);
+  CLI::App* agent_command = app.add_subcommand("agent", "serve metrics without a table, as in a DaemonSet");
+  add_run_flags(*agent_command, flags);
+  CLI::App* check_command = app.add_subcommand("check", "tell what works on this host and what is missing");
+  check_command->add_flag("--json", check_json, "for programs");
+  CLI::App* version_command = app.add_subcommand("version", "print the version");
+  CLI::App* reference_command = app.add_subcommand("reference", "print a generated page of the documentation");
+  reference_command->add_option("page", reference, "metrics or config")->required();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return usage_error(app, error);
+  }
+  if (trace_command->parsed()) return trace(flags, false);
+  if (agent_command->parsed()) return trace(flags, true);
+  if (check_command->parsed()) return run_check(check_json);
+  if (version_command->parsed()) return version();
+  if (reference_command->parsed()) return print_reference(reference);
+  return kUsageError;
+}
+
+}  // namespace
+}  // namespace ingero::app
+
+int main(int argc, char** argv) {
+  try {
+    return ingero::app::run(argc, argv);
+  } catch (const std::exception& error) {
+    std::cerr << "ingero: " << error.what() << "\n";
+    return 2;
+  }
+}

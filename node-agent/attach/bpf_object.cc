@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "attach/bpf_object.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include <cstdarg>
+#include <cstdio>
+#include <filesystem>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "attach/bpf_skeleton.h"
+
+namespace ingero::attach {
+namespace {
+
+using model::AttachMethod;
+
+enum bpf_attach_type attach_type_number(AttachMethod method) {
+  switch (method) {
+    case AttachMethod::kSession: return static_cast<enum bpf_attach_type>(57);
+    case AttachMethod::kMulti: return static_cast<enum bpf_attach_type>(48);
+    case AttachMethod::kPerf:
+    case AttachMethod::kEntryOnly:
+    case AttachMethod::kNone: break;
+  }
+  return static_cast<enum bpf_attach_type>(0);
+}
+
+/// Loads of one family's programs: those that the method attaches, with its attach type.
+void select_programs(AttachMethod method, bpf_program* entry, bpf_program* on_return,
+                     bpf_program* session) {
+  const bool by_session = method == AttachMethod::kSession;
+  bpf_program__set_autoload(session, by_session);
+  bpf_program__set_autoload(entry, !by_session);
+  bpf_program__set_autoload(on_return, !by_session && method != AttachMethod::kEntryOnly);
+  for (bpf_program* program : {entry, on_return, session})
+    bpf_program__set_expected_attach_type(program, attach_type_number(method));
+}
+
+ProgramSet program_set(const bpf_program* entry, const bpf_program* on_return,
+                       const bpf_program* session) {
+  return {bpf_program__fd(entry), bpf_program__fd(on_return), bpf_program__fd(session)};
+}
+
+Error load_error(int code, const std::string& log) {
+  Error error = Error::from_errno(-code, "load BPF programs", "");
+  if (!std::filesystem::exists("/sys/kernel/btf/vmlinux")) {
+    error.cause = "no BTF at /sys/kernel/btf/vmlinux";
+    error.hint = "use a kernel built with CONFIG_DEBUG_INFO_BTF (Debian 12 has it)";
+  } else if (-code == EPERM || -code == EACCES) {
+    error.hint = "run as root, or give CAP_BPF and CAP_PERFMON";
+  } else {
+    error.cause += "; " + log;
+    error.hint = "see `ingero check`";
+  }
+  return error;
+}
+
+}  // namespace
+
+struct BpfObject::Parts {
+  SkeletonPtr skeleton;
+  std::vector<bpf_link*> links;
+  ~Parts() {
+    for (bpf_link* link : links) bpf_link__destroy(link);
+  }
+};
+
+BpfObject::BpfObject(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {
+  const auto& maps = parts_->skeleton->maps;
+  handles_.calls = bpf_map__fd(maps.calls);
+  handles_.errors = bpf_map__fd(maps.errors);
+  handles_.unscaled = bpf_map__fd(maps.unscaled);
+  handles_.processes = bpf_map__fd(maps.processes);
+  handles_.comms = bpf_map__fd(maps.comms);
+  handles_.pending = bpf_map__fd(maps.pending);
+  handles_.streams = bpf_map__fd(maps.streams);
+  handles_.layouts = bpf_map__fd(maps.layouts);
+  handles_.traced_tgids = bpf_map__fd(maps.traced_tgids);
+  handles_.known_files = bpf_map__fd(maps.known_files);
+  handles_.losses = bpf_map__fd(maps.losses);
+  handles_.lifecycle_events = bpf_map__fd(maps.lifecycle_events);
+  handles_.call_events = bpf_map__fd(maps.call_events);
+  handles_.mapped_files_program = bpf_program__fd(parts_->skeleton->progs.mapped_files);
+}
+
+BpfObject::~BpfObject() = default;
+
+Result<std::unique_ptr<BpfObject>> BpfObject::create(const BpfOptions& options) {
+  LibbpfLog log;
+  auto parts = std::make_unique<Parts>();
+  parts->skeleton = open_skeleton();
+  if (!parts->skeleton) return fail(load_error(-errno, log.last_line()));
+  auto& progs = parts->skeleton->progs;
+  auto& maps = parts->skeleton->maps;
+  select_programs(options.method, progs.nccl_collective_entry, progs.nccl_collective_return,
+                  progs.nccl_collective_session);
+  select_programs(options.method, progs.nccl_lifecycle_entry, progs.nccl_lifecycle_return,
+                  progs.nccl_lifecycle_session);
+  select_programs(options.method, progs.cuda_copy_entry, progs.cuda_copy_return,
+                  progs.cuda_copy_session);
+  select_programs(options.method, progs.cuda_stream_sync_entry, progs.cuda_stream_sync_return,
+                  progs.cuda_stream_sync_session);
+  for (bpf_program* program : {progs.selftest_entry, progs.selftest_return, progs.selftest_session,
+                               progs.empty_probe})
+    bpf_program__set_autoload(program, false);
+  bpf_map__set_autocreate(maps.selftest_hits, false);
+  bpf_map__set_max_entries(maps.calls, options.call_entries);
+  bpf_map__set_max_entries(maps.call_events, options.call_ring_bytes);
+  parts->skeleton->bss->settings = options.settings;
+  if (const int code = load_skeleton(parts->skeleton.get()); code != 0)
+    return fail(load_error(code, log.last_line()));
+  for (bpf_program* program : {progs.process_exit, progs.process_exec}) {
+    bpf_link* link = bpf_program__attach(program);
+    if (!link) return fail_errno("attach tracepoint", bpf_program__name(program));
+    parts->links.push_back(link);
+  }
+  return std::unique_ptr<BpfObject>(new BpfObject(std::move(parts)));
+}
+
+ProgramSet BpfObject::programs(api_family family) const {
+  const auto& progs = parts_->skeleton->progs;
+  switch (family) {
+    case API_NCCL_COLLECTIVE:
+      return program_set(progs.nccl_collective_entry, progs.nccl_collective_return,
+                         progs.nccl_collective_session);
+    case API_CUDA_COPY:
+      return program_set(progs.cuda_copy_entry, progs.cuda_copy_return, progs.cuda_copy_session);
+    case API_CUDA_STREAM_SYNC:
+      return program_set(progs.cuda_stream_sync_entry, progs.cuda_stream_sync_return,
+                         progs.cuda_stream_sync_session);
+    case API_NCCL_GROUP_START:
+    case API_NCCL_GROUP_END:
+    case API_NCCL_COMM_INIT_RANK:
+    case API_NCCL_COMM_INIT_SCALABLE:
+    case API_NCCL_COMM_INIT_ALL:
+    case API_NCCL_COMM_SPLIT:
+    case API_NCCL_COMM_SHRINK:
+    case API_NCCL_COMM_GROW:
+    case API_NCCL_COMM_END:
+    case API_NCCL_COMM_CALL:
+    case API_NCCL_GET_UNIQUE_ID:
+      return program_set(progs.nccl_lifecycle_entry, progs.nccl_lifecycle_return,
+                         progs.nccl_lifecycle_session);
+    case API_FAMILY_NONE: break;
+  }
+  return {};
+}
+
+void BpfObject::set_settings(const agent_settings& settings) {
+  parts_->skeleton->bss->settings = settings;
+}
+
+}  // namespace ingero::attach

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "attach/uprobe_link.h"
+#include "base/result.h"
+#include "bpf/api_functions.h"
+#include "bpf/wire.h"
+#include "model/bpf_handles.h"
+#include "model/snapshot.h"
+
+namespace ingero::attach {
+
+struct BpfOptions {
+  model::AttachMethod method = model::AttachMethod::kSession;
+  agent_settings settings{};
+  std::uint32_t call_entries = 16384;     ///< counter sets: process x function x direction
+  std::uint32_t call_ring_bytes = 4096;   ///< power of two; the stream of single calls
+};
+
+/// The loaded BPF programs and maps. Exit and exec tracepoints are attached; uprobes are not.
+class BpfObject {
+ public:
+  /// Errors: no BTF, missing capabilities, a program that the kernel refuses (the verifier's last
+  /// lines are in the cause).
+  static Result<std::unique_ptr<BpfObject>> create(const BpfOptions& options);
+  ~BpfObject();
+  BpfObject(const BpfObject&) = delete;
+  BpfObject& operator=(const BpfObject&) = delete;
+
+  const model::BpfHandles& handles() const { return handles_; }
+
+  /// The programs that handle a family of functions.
+  ProgramSet programs(api_family family) const;
+
+  /// Takes effect at the next call that any traced process makes.
+  void set_settings(const agent_settings& settings);
+
+ private:
+  struct Parts;
+  explicit BpfObject(std::unique_ptr<Parts> parts);
+
+  std::unique_ptr<Parts> parts_;
+  model::BpfHandles handles_;
+};
+
+struct MethodTrial {
+  model::AttachMethod method = model::AttachMethod::kNone;
+  bool works = false;
+  std::string detail;  ///< why not
+};
+
+/// Attaches by each method to a function of the agent's own and calls it: best method first.
+/// A version number or a successful load proves nothing (facts of kernels differ).
+std::vector<MethodTrial> try_attach_methods();
+
+/// Whether a process under a strict seccomp filter survives return probes; tried with a child.
+struct SeccompTrial {
+  bool survives = false;
+  bool tried = false;
+  std::string detail;
+};
+SeccompTrial try_return_probe_under_seccomp(model::AttachMethod method);
+
+}  // namespace ingero::attach

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "bpf/wire.h"
+
+// Generated code does not follow the project's warnings.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wconversion"
+#pragma GCC diagnostic ignored "-Wold-style-cast"
+#pragma GCC diagnostic ignored "-Wcast-qual"
+#pragma GCC diagnostic ignored "-Wpedantic"
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#pragma GCC diagnostic ignored "-Wshadow"
+#include "ingero.skel.h"
+#pragma GCC diagnostic pop
+
+namespace ingero::attach {
+
+struct SkeletonDeleter {
+  void operator()(ingero_bpf* skeleton) const { ingero_bpf__destroy(skeleton); }
+};
+using SkeletonPtr = std::unique_ptr<ingero_bpf, SkeletonDeleter>;
+
+/// Opened, not loaded; null with errno set on failure.
+SkeletonPtr open_skeleton();
+
+/// 0, or a negative errno.
+int load_skeleton(ingero_bpf* skeleton);
+
+/// While it lives, libbpf's messages are kept here instead of going to stderr. One at a time.
+class LibbpfLog {
+ public:
+  LibbpfLog();
+  ~LibbpfLog();
+  LibbpfLog(const LibbpfLog&) = delete;
+  LibbpfLog& operator=(const LibbpfLog&) = delete;
+
+  /// The last thing libbpf complained about, one line.
+  std::string last_line() const;
+};
+
+}  // namespace ingero::attach

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "attach/library_probes.h"
+
+#include <map>
+
+namespace ingero::attach {
+namespace {
+
+/// Functions that the same programs handle go into one link.
+using TargetsByProgram = std::map<int, std::pair<ProgramSet, std::vector<ProbeTarget>>>;
+
+TargetsByProgram group_by_program(const BpfObject& bpf, const LibraryTarget& target) {
+  TargetsByProgram groups;
+  for (const LibraryTarget::Point& point : target.points) {
+    const ProgramSet programs = bpf.programs(point.function->family);
+    auto& group = groups[programs.session >= 0 ? programs.session : programs.entry];
+    group.first = programs;
+    const std::uint64_t library = std::uint64_t{target.index} << COOKIE_LIBRARY_SHIFT;
+    group.second.push_back({point.offset, point.function->cookie | library});
+  }
+  return groups;
+}
+
+}  // namespace
+
+Status LibraryProbes::attach(const LibraryTarget& target, int fd) {
+  if (attached(target.file)) return {};
+  // By descriptor: the path of a container means nothing, or worse, in the agent's own root.
+  const std::string path = fmt::format("/proc/self/fd/{}", fd);
+  std::vector<UprobeLink> links;
+  for (const auto& [key, group] : group_by_program(bpf_, target)) {
+    auto link = UprobeLink::create(method_, group.first, path, group.second);
+    if (!link) {
+      reaper_.close(std::move(links));
+      return fail(link.error());
+    }
+    links.push_back(std::move(*link));
+  }
+  links_.emplace(target.file, std::move(links));
+  return {};
+}
+
+void LibraryProbes::detach(const model::FileKey& file) {
+  const auto it = links_.find(file);
+  if (it == links_.end()) return;
+  reaper_.close(std::move(it->second));
+  links_.erase(it);
+}
+
+}  // namespace ingero::attach

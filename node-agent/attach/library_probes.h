@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "attach/bpf_object.h"
+#include "attach/link_reaper.h"
+#include "base/result.h"
+#include "model/functions.h"
+#include "model/identity.h"
+
+namespace ingero::attach {
+
+/// What to probe in one file.
+struct LibraryTarget {
+  model::FileKey file;
+  std::uint32_t index = 0;  ///< of the library, travels in the cookie; 0: none
+  struct Point {
+    const model::ApiFunction* function = nullptr;
+    std::uint64_t offset = 0;  ///< in the file
+  };
+  std::vector<Point> points;
+};
+
+/// The held probes: one set per kernel inode, however many containers map it.
+class LibraryProbes {
+ public:
+  LibraryProbes(const BpfObject& bpf, model::AttachMethod method) : bpf_(bpf), method_(method) {}
+
+  /// Attaches all points through the open file `fd` (borrowed), or none. A file that is attached
+  /// already stays as it is.
+  Status attach(const LibraryTarget& target, int fd);
+
+  /// Removes the probes of a file; the closing, slow on some kernels, happens in the background.
+  void detach(const model::FileKey& file);
+
+  bool attached(const model::FileKey& file) const { return links_.contains(file); }
+  std::size_t size() const { return links_.size(); }
+
+ private:
+  const BpfObject& bpf_;
+  model::AttachMethod method_;
+  std::unordered_map<model::FileKey, std::vector<UprobeLink>, model::IdentityHash> links_;
+  LinkReaper reaper_;
+};
+
+}  // namespace ingero::attach

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collect/call_collector.h"
+
+#include <bpf/bpf.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "collect/bpf_map.h"
+
+namespace ingero::collect {
+namespace {
+
+model::CallTotals to_totals(const call_stats& stats) {
+  model::CallTotals totals;
+  totals.calls = stats.calls;
+  totals.errors = stats.errors;
+  totals.bytes = stats.bytes;
+  totals.duration_ns = stats.duration_ns;
+  totals.unfinished = stats.unfinished;
+  totals.barriers = stats.barriers;
+  std::copy(std::begin(stats.sizes), std::end(stats.sizes), totals.sizes.begin());
+  std::copy(std::begin(stats.durations), std::end(stats.durations), totals.durations.begin());
+  return totals;
+}
+
+/// What each counter of the BPF side means to a user: an event that is lost, or a call that is counted
+/// without something. Counters whose text is empty belong to neither.
+struct LossName {
+  loss_reason reason;
+  const char* name;
+  bool event;  ///< lost as a whole, not just counted with less
+};
+
+constexpr LossName kLossNames[] = {
+    {LOSS_CALL_RING_FULL, "call_stream_full", true},
+    {LOSS_LIFECYCLE_RING_FULL, "lifecycle_ring_full", true},
+    {LOSS_CALLS_MAP_FULL, "calls_map_full", true},
+    {LOSS_PROCESS_FOLDED, "process_folded", false},
+    {LOSS_ERRORS_MAP_FULL, "errors_map_full", true},
+    {LOSS_COMMS_MAP_FULL, "communicators_map_full", true},
+    {LOSS_THREAD_STATE, "thread_state", true},
+    {LOSS_UNFINISHED_CALL, "no_return_seen", false},
+    {LOSS_ARGUMENTS_UNREADABLE, "arguments_unreadable", false},
+    {LOSS_FORGED_SIZE, "forged_size", false},
+    {LOSS_UNKNOWN_DATATYPE, "unknown_datatype", false},
+    {LOSS_UNKNOWN_ELEMENT_SIZE, "unknown_element_size", false},
+    {LOSS_UNKNOWN_COMMUNICATOR, "unknown_communicator", false},
+    {LOSS_PENDING_COMMS_FULL, "pending_communicators_full", true},
+    {LOSS_PROCESSES_MAP_FULL, "processes_map_full", true},
+    {LOSS_UNSCALED_MAP_FULL, "unscaled_map_full", true},
+    {LOSS_STREAMS_MAP_FULL, "streams_map_full", true},
+    {LOSS_RESULT_UNKNOWN, "result_unknown", false},
+};
+static_assert(std::size(kLossNames) == LOSS_REASONS);
+
+}  // namespace
+
+void CallCollector::watch_process(const model::ProcessKey& process) const {
+  const process_key key{process.start_ns, process.tgid, 0};
+  const std::uint64_t no_call_yet = 0;
+  bpf_map_update_elem(handles_.processes, &key, &no_call_yet, BPF_NOEXIST);
+}
+
+void CallCollector::process_executed(const model::ProcessKey& process, std::uint32_t exec_id) {
+  std::vector<comm_key> old;
+  for_each_entry<comm_key, comm_info>(
+      handles_.comms, [&](const comm_key& key, const comm_info&) {
+        if (key.tgid == process.tgid && key.process_start_ns == process.start_ns &&
+            key.exec_id != exec_id)
+          old.push_back(key);
+      });
+  for (const comm_key& key : old) bpf_map_delete_elem(handles_.comms, &key);
+}
+
+void CallCollector::read(model::Snapshot& snapshot) {
+  read_communicators(snapshot);
+  read_unscaled(snapshot);
+  read_calls(snapshot);
+  read_errors(snapshot);
+  read_losses(snapshot);
+  free_ended();
+}
+
+CallCollector::Ranks CallCollector::ranks_of(const comm_key& key, const comm_info& info) {
+  if (info.nranks != 0) return {info.rank, info.nranks};
+  const auto id = std::tuple{key.comm, key.process_start_ns, key.tgid, key.exec_id};
+  if (const auto it = resolved_.find(id); it != resolved_.end()) return it->second;
+  if (layouts_ != nullptr) {
+    if (const auto ranks = layouts_->read(info.library, key.tgid, key.comm)) {
+      const Ranks known{ranks->rank, ranks->nranks};
+      resolved_.emplace(id, known);
+      return known;
+    }
+  }
+  return {info.rank, 0};
+}
+
+void CallCollector::read_communicators(model::Snapshot& snapshot) {
+  for_each_entry<comm_key, comm_info>(
+      handles_.comms, [&](const comm_key& key, const comm_info& info) {
+        if (has_ended(key.tgid, key.process_start_ns)) return;
+        const Ranks ranks = ranks_of(key, info);
+        model::Communicator comm;
+        comm.process = {key.tgid, key.process_start_ns};
+        comm.cgroup = static_cast<model::CgroupId>(info.cgroup_id);
+        comm.handle = key.comm;
+        comm.id_hash = info.id_hash;
+        comm.rank = ranks.rank;
+        comm.nranks = ranks.nranks;
+        comm.collectives = info.collectives;
+        const auto unix_ns = [&](std::uint64_t time) {
+          return time ? static_cast<std::int64_t>(clock_.unix_from_monotonic(time)) : 0;
+        };
+        comm.created_unix_ns = unix_ns(info.created_ns);
+        comm.last_enqueue_unix_ns = unix_ns(info.last_enqueue_ns);
+        comm.parent = info.parent;
+        comm.function = info.function;
+        comm.name.assign(info.name, ::strnlen(info.name, sizeof(info.name)));
+        comm.library = info.library;
+        snapshot.communicators.push_back(std::move(comm));
+      });
+}
+
+/// Shares of one rank become message sizes as soon as the communicator's size is known.
+void CallCollector::read_unscaled(model::Snapshot& snapshot) {
+  std::vector<unscaled_key> done;
+  for_each_entry<unscaled_key, std::uint64_t>(
+      handles_.unscaled, [&](const unscaled_key& key, std::uint64_t bytes) {
+        const auto id =
+            std::tuple{key.comm, key.call.process_start_ns, key.call.tgid, key.exec_id};
+        const auto it = resolved_.find(id);
+        const std::uint64_t ranks = it == resolved_.end() ? 1 : it->second.nranks;
+        if (has_ended(key.call.tgid, key.call.process_start_ns)) {
+          retired_[{key.call.cgroup_id, key.call.function, key.call.direction}].bytes += bytes * ranks;
+          done.push_back(key);
+          return;
+        }
+        model::CallSeries series;
+        series.process = {key.call.tgid, key.call.process_start_ns};
+        series.cgroup = static_cast<model::CgroupId>(key.call.cgroup_id);
+        series.function = key.call.function;
+        series.direction = static_cast<std::uint8_t>(key.call.direction);
+        series.totals.bytes = bytes * ranks;
+        snapshot.calls.push_back(std::move(series));
+      });
+  for (const unscaled_key& key : done) bpf_map_delete_elem(handles_.unscaled, &key);
+}
+
+void CallCollector::read_calls(model::Snapshot& snapshot) {
+  std::vector<call_key> done;
+  std::unordered_set<model::ProcessKey, model::IdentityHash> counted;
+  for_each_entry<call_key, call_stats>(
+      handles_.calls, [&](const call_key& key, const call_stats& stats) {
+        const Place place{key.cgroup_id, key.function, key.direction};
+        if (has_ended(key.tgid, key.process_start_ns)) {
+          retired_[place].add(to_totals(stats));
+          done.push_back(key);
+          return;
+        }
+        model::CallSeries series;
+        series.process = {key.tgid, key.process_start_ns};
+        series.cgroup = static_cast<model::CgroupId>(key.cgroup_id);
+        series.function = key.function;
+        series.direction = static_cast<std::uint8_t>(key.direction);
+        series.totals = to_totals(stats);
+        snapshot.calls.push_back(std::move(series));
+        if (key.tgid != 0) counted.insert(snapshot.calls.back().process);
+      });
+  for (const call_key& key : done) bpf_map_delete_elem(handles_.calls, &key);
+  counted_.assign(counted.begin(), counted.end());
+  for (const auto& [place, totals] : retired_) {
+    model::CallSeries series;
+    series.cgroup = static_cast<model::CgroupId>(std::get<0>(place));
+    series.function = std::get<1>(place);
+    series.direction = static_cast<std::uint8_t>(std::get<2>(place));
+    series.totals = totals;
+    snapshot.calls.push_back(std::move(series));
+  }
+}
+
+void CallCollector::read_errors(model::Snapshot& snapshot) {
+  std::vector<error_key> done;
+  std::map<ErrorPlace, std::uint64_t> sums = retired_errors_;
+  for_each_entry<error_key, std::uint64_t>(
+      handles_.errors, [&](const error_key& key, std::uint64_t count) {
+        const ErrorPlace place{key.call.cgroup_id, key.call.function, key.code};
+        sums[place] += count;
+        if (!has_ended(key.call.tgid, key.call.process_start_ns)) return;
+        retired_errors_[place] += count;
+        done.push_back(key);
+      });
+  for (const error_key& key : done) bpf_map_delete_elem(handles_.errors, &key);
+  for (const auto& [place, count] : sums) {
+    snapshot.errors.push_back({static_cast<model::CgroupId>(std::get<0>(place)), std::get<1>(place),
+                               std::get<2>(place), count});
+  }
+}
+
+void CallCollector::read_losses(model::Snapshot& snapshot) const {
+  for (const LossName& loss : kLossNames) {
+    const std::uint32_t index = loss.reason;
+    std::uint64_t value = 0;
+    bpf_map_lookup_elem(handles_.losses, &index, &value);
+    (loss.event ? snapshot.events_lost : snapshot.unattributed_calls)[loss.name] = value;
+  }
+}
+
+void CallCollector::free_ended_streams() {
+  std::vector<stream_key> old;
+  for_each_entry<stream_key, stream_state>(
+      handles_.streams, [&](const stream_key& key, const stream_state&) {
+        if (has_ended(key.tgid, key.process_start_ns)) old.push_back(key);
+      });
+  for (const stream_key& key : old) bpf_map_delete_elem(handles_.streams, &key);
+}
+
+/// Entries of ended processes in the maps that are not counters.
+void CallCollector::free_ended() {
+  if (ended_.empty()) return;
+  std::vector<comm_key> old_comms;
+  for_each_entry<comm_key, comm_info>(handles_.comms, [&](const comm_key& key, const comm_info&) {
+    if (has_ended(key.tgid, key.process_start_ns)) old_comms.push_back(key);
+  });
+  for (const comm_key& key : old_comms) bpf_map_delete_elem(handles_.comms, &key);
+  free_ended_streams();
+  std::erase_if(resolved_, [&](const auto& entry) {
+    return has_ended(std::get<2>(entry.first), std::get<1>(entry.first));
+  });
+  for (const model::ProcessKey& process : ended_) {
+    const process_key key{process.start_ns, process.tgid, 0};
+    bpf_map_delete_elem(handles_.processes, &key);
+  }
+  ended_.clear();
+}
+
+}  // namespace ingero::collect

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <tuple>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "base/clock.h"
+#include "bpf/wire.h"
+#include "collect/comm_layout.h"
+#include "model/bpf_handles.h"
+#include "model/snapshot.h"
+
+namespace ingero::collect {
+
+/// Reads the counters of the BPF maps. What ended processes have counted is kept here per cgroup, and
+/// their entries are freed, so that totals never go back and the maps never fill up with the dead.
+class CallCollector {
+ public:
+  CallCollector(const model::BpfHandles& handles, const Clock& clock)
+      : handles_(handles), clock_(clock) {}
+
+  /// A process that maps a traced library: its end will be reported.
+  void watch_process(const model::ProcessKey& process) const;
+
+  /// A process that will make no more calls. Its counters move to its cgroup at the next read.
+  void process_ended(const model::ProcessKey& process) { ended_.insert(process); }
+
+  /// A process has replaced its program: communicators of the old one are gone.
+  void process_executed(const model::ProcessKey& process, std::uint32_t exec_id);
+
+  /// Fills in calls, errors, communicators and losses.
+  void read(model::Snapshot& snapshot);
+
+  /// Rank and size of a communicator that the BPF side does not know, read from the process's memory.
+  void set_resolver(const CommLayouts* layouts) { layouts_ = layouts; }
+
+  std::size_t ended_waiting() const { return ended_.size(); }
+
+  /// Processes that have counters; for finding those whose exit was never reported.
+  std::vector<model::ProcessKey> counted_processes() const { return counted_; }
+
+ private:
+  using Place = std::tuple<std::uint64_t, std::uint16_t, std::uint16_t>;  // cgroup, function, direction
+  using ErrorPlace = std::tuple<std::uint64_t, std::uint16_t, std::int32_t>;
+  struct Ranks {
+    std::int32_t rank;
+    std::uint32_t nranks;
+  };
+
+  void read_communicators(model::Snapshot& snapshot);
+  void read_calls(model::Snapshot& snapshot);
+  void read_unscaled(model::Snapshot& snapshot);
+  void read_errors(model::Snapshot& snapshot);
+  void read_losses(model::Snapshot& snapshot) const;
+  void free_ended();
+  void free_ended_streams();
+  bool has_ended(std::uint32_t tgid, std::uint64_t start_ns) const {
+    return ended_.contains({tgid, start_ns});
+  }
+  Ranks ranks_of(const comm_key& key, const comm_info& info);
+
+  model::BpfHandles handles_;
+  const Clock& clock_;
+  const CommLayouts* layouts_ = nullptr;
+  std::unordered_set<model::ProcessKey, model::IdentityHash> ended_;
+  std::map<Place, model::CallTotals> retired_;
+  std::map<ErrorPlace, std::uint64_t> retired_errors_;
+  std::map<std::tuple<std::uint64_t, std::uint64_t, std::uint32_t, std::uint32_t>, Ranks> resolved_;
+  std::vector<model::ProcessKey> counted_;
+};
+
+}  // namespace ingero::collect

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "discover/mapping_scanner.h"
+
+#include <bpf/bpf.h>
+#include <linux/bpf.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "bpf/wire.h"
+
+namespace ingero::discover {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+
+/// One readable and executable page of a file in the agent's own address space.
+class ProbeMapping {
+ public:
+  explicit ProbeMapping(int fd)
+      : address_(::mmap(nullptr, kPage, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0)) {}
+  ~ProbeMapping() {
+    if (valid()) ::munmap(address_, kPage);
+  }
+  ProbeMapping(const ProbeMapping&) = delete;
+  ProbeMapping& operator=(const ProbeMapping&) = delete;
+  bool valid() const { return address_ != MAP_FAILED; }
+  std::uint64_t address() const { return reinterpret_cast<std::uint64_t>(address_); }
+
+ private:
+  void* address_;
+};
+
+FileMapping to_mapping(const mapping_record& record) {
+  FileMapping mapping;
+  mapping.process = {record.tgid, record.process_start_ns};
+  mapping.cgroup = static_cast<model::CgroupId>(record.cgroup_id);
+  mapping.file = {record.device, record.generation, record.inode};
+  mapping.file_size = record.file_size;
+  mapping.start = record.vm_start;
+  mapping.end = record.vm_end;
+  mapping.comm.assign(record.comm, ::strnlen(record.comm, sizeof(record.comm)));
+  if (record.path_size > 0 && record.path_size <= sizeof(record.path))
+    mapping.path.assign(record.path, ::strnlen(record.path, record.path_size));
+  return mapping;
+}
+
+/// Reads an iterator to its end; records may be split between two reads.
+Result<std::vector<FileMapping>> read_records(int fd) {
+  std::vector<FileMapping> mappings;
+  std::vector<char> buffer(64 * sizeof(mapping_record));
+  std::size_t held = 0;
+  while (true) {
+    const ssize_t got = ::read(fd, buffer.data() + held, buffer.size() - held);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (got < 0) return fail_errno("read mappings", "iter/task_vma");
+    if (got == 0) return mappings;
+    held += static_cast<std::size_t>(got);
+    std::size_t used = 0;
+    for (; held - used >= sizeof(mapping_record); used += sizeof(mapping_record)) {
+      mapping_record record;
+      std::memcpy(&record, buffer.data() + used, sizeof(record));
+      mappings.push_back(to_mapping(record));
+    }
+    std::copy(buffer.begin() + static_cast<std::ptrdiff_t>(used),
+              buffer.begin() + static_cast<std::ptrdiff_t>(held), buffer.begin());
+    held -= used;
+  }
+}
+
+}  // namespace
+
+Result<std::vector<FileMapping>> MappingScanner::scan(std::uint32_t pid) const {
+  bpf_iter_link_info info{};
+  info.task.pid = pid;
+  bpf_link_create_opts options{};
+  options.sz = sizeof(options);
+  if (pid != 0) {
+    options.iter_info = &info;
+    options.iter_info_len = sizeof(info);
+  }
+  UniqueFd link(bpf_link_create(handles_.mapped_files_program, 0, BPF_TRACE_ITER, &options));
+  if (!link) {
+    if (errno == ESRCH || errno == EINVAL) return std::vector<FileMapping>{};  // the process is gone
+    return fail_errno("create iterator", "iter/task_vma", "needs CAP_BPF, CAP_PERFMON, Linux 6.1");
+  }
+  UniqueFd iterator(bpf_iter_create(link.get()));
+  if (!iterator) return fail_errno("open iterator", "iter/task_vma");
+  return read_records(iterator.get());
+}
+
+Result<model::FileKey> MappingScanner::identity_of(int fd) const {
+  const ProbeMapping page(fd);
+  if (!page.valid()) return fail_errno("map file", "one page", "is it on a noexec mount?");
+  const auto mappings = scan_process(static_cast<std::uint32_t>(::getpid()));
+  if (!mappings) return fail(mappings.error());
+  const auto it = std::find_if(mappings->begin(), mappings->end(), [&](const FileMapping& mapping) {
+    return mapping.start <= page.address() && page.address() < mapping.end;
+  });
+  if (it == mappings->end())
+    return fail({"identify file", "one page of it", "the iterator does not show the mapping", ""});
+  return it->file;
+}
+
+void MappingScanner::mark_uninteresting(const model::FileKey& file, std::uint64_t file_size) const {
+  const file_key key{file.device, file.generation, file.inode};
+  bpf_map_update_elem(handles_.known_files, &key, &file_size, BPF_ANY);
+}
+
+}  // namespace ingero::discover

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+namespace ingero::model {
+
+/// Descriptors of the loaded BPF object's parts, borrowed from its owner (attach::BpfObject).
+struct BpfHandles {
+  int calls = -1;
+  int errors = -1;
+  int unscaled = -1;
+  int processes = -1;
+  int comms = -1;
+  int pending = -1;
+  int streams = -1;
+  int layouts = -1;
+  int traced_tgids = -1;
+  int known_files = -1;
+  int losses = -1;
+  int lifecycle_events = -1;
+  int call_events = -1;
+  int mapped_files_program = -1;  ///< iter/task_vma
+};
+
+}  // namespace ingero::model
