@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "export/family_set.h"
+#include "export/process_stats.h"
+#include "model/snapshot.h"
+
+namespace ingero::exporting {
+
+/// ingero_events_lost_total and the other counters of what went wrong, ingero_probes_attached.
+void add_agent_metrics(const model::Snapshot& snapshot, FamilySet& families);
+
+/// Series that have no place of their own, each counted when its folding began.
+struct DroppedSeries {
+  std::uint64_t budget = 0;
+  std::uint64_t error_codes = 0;
+};
+void add_dropped(const DroppedSeries& dropped, FamilySet& families);
+
+/// process_*
+void add_process_stats(const ProcessStats& stats, FamilySet& families);
+
+}  // namespace ingero::exporting

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <prometheus/collectable.h>
+#include <prometheus/metric_family.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "export/agent_metrics.h"
+#include "export/error_names.h"
+#include "export/latency_window.h"
+#include "export/roster.h"
+#include "export/series_budget.h"
+#include "export/workload.h"
+#include "model/snapshot.h"
+
+namespace ingero::exporting {
+
+struct CollectableOptions {
+  std::string node;                ///< the `node` label
+  std::size_t max_series = 10000;  ///< budget of workload series, in lines of /metrics
+  std::string version;             ///< of the agent, for ingero_build_info
+  std::string revision;
+  std::string proc = "/proc";  ///< where the agent's own statistics are read
+};
+
+/// The latest snapshot; may be null before the first one.
+using SnapshotSource = std::function<std::shared_ptr<const model::Snapshot>()>;
+
+/// Makes the series of a scrape from a snapshot. Thread safe; scrapes take turns.
+class PrometheusCollectable final : public prometheus::Collectable {
+ public:
+  PrometheusCollectable(CollectableOptions options, SnapshotSource source, WorkloadLookup lookup,
+                        const ClockSource& clock = system_clock_source());
+
+  /// Feeds the percentiles' window of the last minute. Call it every 10 seconds or so, that the
+  /// window has its length however rarely somebody scrapes.
+  void observe(const model::Snapshot& snapshot);
+
+  std::vector<prometheus::MetricFamily> Collect() const override;
+
+ private:
+  void add_workloads(const model::Snapshot& snapshot, FamilySet& families) const;
+  void count_dropped(std::size_t dropped_now) const;
+
+  const CollectableOptions options_;
+  const SnapshotSource source_;
+  const WorkloadLookup lookup_;
+  const ClockSource& clock_;
+
+  mutable std::mutex mutex_;  ///< for all below: Collect() is const to its callers only
+  mutable LatencyWindow window_;
+  mutable ErrorNames error_names_;
+  mutable std::size_t dropped_now_ = 0;
+  mutable std::uint64_t dropped_total_ = 0;
+};
+
+/// The body of /metrics.
+Result<std::string> metrics_text(const prometheus::Collectable& collectable);
+
+/// Its content type.
+inline constexpr const char* kMetricsContentType = "text/plain; version=0.0.4; charset=utf-8";
+
+}  // namespace ingero::exporting

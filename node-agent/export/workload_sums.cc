@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "export/workload_sums.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "base/text.h"
+#include "export/metrics_table.h"
+#include "model/functions.h"
+
+namespace ingero::exporting {
+namespace {
+
+/// Lines of a histogram with this many ends: those, +Inf, _sum, _count.
+constexpr std::size_t histogram_lines(std::size_t ends) { return ends + 3; }
+constexpr std::size_t kPercentiles = 3;
+
+struct SortedCall {
+  model::CgroupId cgroup;
+  OperationIndex operation;
+  std::uint8_t direction;
+  const model::CallTotals* totals;
+
+  auto key() const { return std::tie(cgroup, operation, direction); }
+};
+
+std::uint8_t bounded_direction(const Operation& operation, std::uint8_t direction) {
+  if (!operation.copy) return 0;
+  return direction < COPY_DIRECTIONS ? direction : std::uint8_t{COPY_UNKNOWN};
+}
+
+std::vector<SortedCall> sort_calls(const model::Snapshot& snapshot) {
+  std::vector<SortedCall> sorted;
+  sorted.reserve(snapshot.calls.size());
+  for (const model::CallSeries& call : snapshot.calls) {
+    const auto operation = operation_of(call.function);
+    if (!operation) continue;
+    sorted.push_back({call.cgroup, *operation,
+                      bounded_direction(operations()[*operation], call.direction), &call.totals});
+  }
+  std::sort(sorted.begin(), sorted.end(),
+            [](const SortedCall& a, const SortedCall& b) { return a.key() < b.key(); });
+  return sorted;
+}
+
+template <typename Counts>
+void add_counts(Counts& sum, const Counts& other) {
+  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += other[i];
+}
+
+Workload printable(const Workload& workload) {
+  return {escape_terminal(workload.k8s_namespace), escape_terminal(workload.pod),
+          escape_terminal(workload.container)};
+}
+
+}  // namespace
+
+std::vector<CallRow> sum_calls(const model::Snapshot& snapshot) {
+  std::vector<CallRow> rows;
+  for (const SortedCall& call : sort_calls(snapshot)) {
+    const bool same = !rows.empty() && std::tie(rows.back().cgroup, rows.back().operation,
+                                                rows.back().direction) == call.key();
+    if (same) {
+      rows.back().totals.add(*call.totals);
+    } else {
+      rows.push_back({call.cgroup, call.operation, call.direction, *call.totals});
+    }
+  }
+  return rows;
+}
+
+std::vector<DurationRow> sum_durations(std::span<const CallRow> rows) {
+  std::vector<DurationRow> sums;
+  for (const CallRow& row : rows) {
+    const bool same =
+        !sums.empty() && sums.back().cgroup == row.cgroup && sums.back().operation == row.operation;
+    if (!same) sums.push_back({row.cgroup, row.operation, {}});
+    add_counts(sums.back().counts, row.totals.durations);
+  }
+  return sums;
+}
+
+void OperationSums::add(const OperationSums& other) {
+  calls += other.calls;
+  bytes += other.bytes;
+  barriers += other.barriers;
+  duration_ns += other.duration_ns;
+  add_counts(durations, other.durations);
+  add_counts(recent, other.recent);
+}
+
+void CopySums::add(const CopySums& other) {
+  bytes += other.bytes;
+  duration_ns += other.duration_ns;
+  add_counts(durations, other.durations);
+  add_counts(sizes, other.sizes);
+}
+
+void WorkloadSums::add(const WorkloadSums& other) {
+  for (const auto& [operation, sums] : other.operations) operations[operation].add(sums);
+  for (const auto& [direction, sums] : other.copies) copies[direction].add(sums);
+  for (const auto& [error, count] : other.errors) errors[error] += count;
+  nccl_processes += other.nccl_processes;
+}
+
+std::size_t WorkloadSums::series() const {
+  std::size_t lines = errors.size() + (nccl_processes != 0 ? 1 : 0);
+  for (const auto& [index, sums] : operations) {
+    const Operation& operation = exporting::operations()[index];
+    lines += 1 + kPercentiles;
+    if (operation.api == API_SOURCE_NCCL) lines += histogram_lines(kDurationEnds);
+    if (operation.collective) lines += 3;  // count, bytes, barriers
+  }
+  return lines + copies.size() * (1 + histogram_lines(kDurationEnds) + histogram_lines(kSizeEnds));
+}
+
+WorkloadTable::WorkloadTable(const model::Snapshot& snapshot, const WorkloadLookup& lookup) {
+  std::vector<model::CgroupId> cgroups;
+  for (const auto& call : snapshot.calls) cgroups.push_back(call.cgroup);
+  for (const auto& error : snapshot.errors) cgroups.push_back(error.cgroup);
+  for (const auto& process : snapshot.processes) cgroups.push_back(process.cgroup);
+  for (const auto& communicator : snapshot.communicators) cgroups.push_back(communicator.cgroup);
+  std::sort(cgroups.begin(), cgroups.end());
+  cgroups.erase(std::unique(cgroups.begin(), cgroups.end()), cgroups.end());
+
+  std::map<std::tuple<std::string, std::string, std::string>, std::size_t> known;
+  for (const model::CgroupId cgroup : cgroups) {
+    Workload workload = lookup ? printable(lookup(cgroup)) : Workload{};
+    const auto [place, added] = known.try_emplace(
+        {workload.k8s_namespace, workload.pod, workload.container}, workloads_.size());
+    if (added) workloads_.push_back(std::move(workload));
+    by_cgroup_.emplace(cgroup, place->second);
+  }
+}
+
+std::vector<WorkloadSums> sum_workloads(const WorkloadTable& table, std::span<const CallRow> calls,
+                                        std::span<const DurationRow> recent) {
+  std::vector<WorkloadSums> sums(table.workloads().size());
+  for (std::size_t i = 0; i < sums.size(); ++i) sums[i].workload = table.workloads()[i];
+  for (const CallRow& call : calls) {
+    WorkloadSums& workload = sums[table.index_of(call.cgroup)];
+    OperationSums& operation = workload.operations[call.operation];
+    operation.calls += call.totals.calls;
+    operation.bytes += call.totals.bytes;
+    operation.barriers += call.totals.barriers;
+    operation.duration_ns += call.totals.duration_ns;
+    add_counts(operation.durations, call.totals.durations);
+    if (!operations()[call.operation].copy) continue;
+    workload.copies[call.direction].add(
+        {call.totals.bytes, call.totals.duration_ns, call.totals.durations, call.totals.sizes});
+  }
+  for (const DurationRow& row : recent) {
+    add_counts(sums[table.index_of(row.cgroup)].operations[row.operation].recent, row.counts);
+  }
+  return sums;
+}
+
+void add_errors(const model::Snapshot& snapshot, const WorkloadTable& table, ErrorNames& names,
+                std::vector<WorkloadSums>& sums) {
+  std::vector<ErrorNames::Code> codes;
+  for (const model::ErrorSeries& error : snapshot.errors) {
+    const auto operation = operation_of(error.function);
+    if (operation) codes.push_back({*operation, error.code});
+  }
+  names.admit(std::move(codes));
+  for (const model::ErrorSeries& error : snapshot.errors) {
+    const auto operation = operation_of(error.function);
+    if (!operation || !model::is_failure(operations()[*operation].api, error.code)) continue;
+    WorkloadSums& workload = sums[table.index_of(error.cgroup)];
+    workload.errors[{*operation, names.name({*operation, error.code})}] += error.count;
+  }
+}
+
+}  // namespace ingero::exporting
