@@ -86,7 +86,7 @@ int wait_status(pid_t child) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-// Written by the waiting side, which sees the pid as the host does.
+// Written by a process outside of the pid namespace, so the pid is the host's.
 void write_pid_file(const std::string& path, pid_t pid) {
   if (path.empty()) return;
   const std::string fresh = path + ".new";
@@ -96,6 +96,11 @@ void write_pid_file(const std::string& path, pid_t pid) {
 
 [[noreturn]] void run_command(const Options& options, const std::string& work_dir) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // Here and not in the waiting parent: pivot_root moves everyone in the mount namespace.
+  if (options.own_root && unshare(CLONE_NEWNS) != 0) {
+    std::perror("container_run: unshare the mounts");
+    _exit(125);
+  }
   if (options.own_root && !enter_root({options.lower, work_dir, options.shares})) _exit(125);
   for (const auto& variable : options.environment) {
     const std::size_t equals = variable.find('=');
@@ -112,15 +117,13 @@ void write_pid_file(const std::string& path, pid_t pid) {
                              const std::string& work_dir) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (!cgroups.enter()) _exit(125);
-  int flags = options.own_root ? CLONE_NEWNS : 0;
-  if (options.pid_namespace) flags |= CLONE_NEWPID;
-  if (flags != 0 && unshare(flags) != 0) {
-    std::perror("container_run: unshare");
-    _exit(125);
-  }
   if (!options.pid_namespace) {
     write_pid_file(options.pid_file, getpid());
     run_command(options, work_dir);
+  }
+  if (unshare(CLONE_NEWPID) != 0) {
+    std::perror("container_run: unshare the pids");
+    _exit(125);
   }
   const pid_t child = fork();
   if (child == 0) run_command(options, work_dir);

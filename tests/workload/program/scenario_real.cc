@@ -18,7 +18,7 @@ void try_init(Session& session) {
   if (session.call(plain, "", 0, &comm.handle, comm.nranks, id, comm.rank) == NCCL_SUCCESS)
     record_comm(session, plain.name, comm, &id, nullptr);
   ncclConfig_t config = make_config("real", 1);
-  config.size = 0;  // an unknown size is refused by every version
+  config.size = 0;  // refused, should a version look at it before the driver
   comm.handle = nullptr;
   const auto with_config = WORKLOAD_FUNCTION(nccl, ncclCommInitRankConfig);
   session.call(with_config, "", 0, &comm.handle, comm.nranks, id, comm.rank, &config);

@@ -50,9 +50,23 @@ std::string hex(const void* bytes, std::size_t size) {
   return out;
 }
 
+void drop_suffix(std::string& text, std::string_view suffix) {
+  if (text.ends_with(suffix)) text.resize(text.size() - suffix.size());
+}
+
+// The name under which metrics show the function: twins, versions and spellings fall together.
+std::string operation_of(std::string name) {
+  drop_suffix(name, "_ptds");
+  drop_suffix(name, "_ptsz");
+  drop_suffix(name, "_v2");
+  if (!name.starts_with("ncclComm")) drop_suffix(name, "Config");
+  return name == "ncclAllToAll" ? "ncclAlltoAll" : name;
+}
+
 std::string row_json(const TallyRow& row) {
-  std::string out = "{\"function\":" + quoted(row.function) + ",\"direction\":" +
-                    quoted(row.direction) + ",\"calls\":" + std::to_string(row.calls) +
+  std::string out = "{\"function\":" + quoted(row.function) +
+                    ",\"operation\":" + quoted(operation_of(row.function)) +
+                    ",\"direction\":" + quoted(row.direction) + ",\"calls\":" + std::to_string(row.calls) +
                     ",\"errors\":" + std::to_string(row.errors) + ",\"errors_by_code\":{";
   std::string others;
   for (const auto& code : row.codes) {
