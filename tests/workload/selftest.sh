@@ -72,7 +72,8 @@ check_containers() {
     python3 "$here/selftest_checks.py" tally allreduce "$tmp/out/tally-$i.json" \
       calls=$((100 * i)) threads=1 bytes=4096
   done
-  [ "$(sort -u "$tmp/out/devices" | wc -l)" = 3 ] || fail "overlay devices: $(cat "$tmp/out/devices")"
+  [ "$(sort -u "$tmp/out/devices" | wc -l)" = 3 ] ||
+    fail "overlay devices: $(cat "$tmp/out/devices")"
   [ "$(wc -l <"$tmp/out/cgroups")" -ge 3 ] || fail "cgroups seen: $(cat "$tmp/out/cgroups")"
   # The probe sits on the lower file, once: it sees the calls of all three.
   [ "$(counted all)" = 600 ] || fail "ncclAllReduce in three containers: $(counted all) of 600"
@@ -80,7 +81,8 @@ check_containers() {
   left=$(find /sys/fs/cgroup -maxdepth 3 -type d -name 'ingero-selftest-*' 2>/dev/null)
   [ -z "$left" ] || fail "cgroups left behind: $left"
   local status=0
-  "$bin/container_run" --cgroup "/ingero-selftest-$$/plain" --no-root -- bash -c 'exit 7' || status=$?
+  "$bin/container_run" --cgroup "/ingero-selftest-$$/plain" --no-root -- bash -c 'exit 7' ||
+    status=$?
   [ $status = 7 ] || fail "exit status 7 came out as $status"
 }
 

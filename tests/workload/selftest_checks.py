@@ -110,7 +110,8 @@ class Result:
 def copy_sizes():
     """(function, twin suffix) -> bytes of one call in the direction of that number."""
     sizes = {}
-    for name, formula in [("cudaMemcpy", lambda k: 4096 + k), ("cudaMemcpyToSymbol", lambda k: 512 + k),
+    for name, formula in [("cudaMemcpy", lambda k: 4096 + k),
+                          ("cudaMemcpyToSymbol", lambda k: 512 + k),
                           ("cudaMemcpyFromSymbol", lambda k: 512 + k),
                           ("cudaMemcpy2D", lambda k: (640 + k) * 48),
                           ("cudaMemcpy2DToArray", lambda k: (640 + k) * 48),

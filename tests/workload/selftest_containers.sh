@@ -17,7 +17,8 @@ for i in 1 2 3; do
   pids+=($!)
 done
 for i in 1 2 3; do
-  timeout 30 bash -c "until [ -e $dir/out/ready-$i ] && [ -e $dir/out/host-pid-$i ]; do sleep 0.05; done"
+  timeout 30 bash -c \
+    "until [ -e $dir/out/ready-$i ] && [ -e $dir/out/host-pid-$i ]; do sleep 0.05; done"
   grep -h "ingero-selftest-.*/container-$i\$" "/proc/$(cat "$dir/out/host-pid-$i")/cgroup" \
     >>"$dir/out/cgroups"
   stat -L -c %d "/proc/$(cat "$dir/out/host-pid-$i")/root/stubs/libnccl.so.2" >>"$dir/out/devices"

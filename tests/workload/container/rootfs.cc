@@ -67,7 +67,8 @@ bool become_root(const std::string& root) {
 
 bool enter_root(const RootSpec& spec) {
   // Nothing mounted here may appear outside.
-  if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return fail("private mounts");
+  if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
+    return fail("make the mounts private");
   const std::string& base = spec.work_dir;
   if (!mount_at("tmpfs", base, "tmpfs", MS_NODEV, "mode=755")) return false;
   const std::string upper = base + "/upper", work = base + "/work", root = base + "/root";

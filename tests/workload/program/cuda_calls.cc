@@ -42,8 +42,8 @@ void plain_copies(Session& session, int kind) {
             symbol, offset, kind);
   call_both(session, WORKLOAD_TWINS(lib, cudaMemcpyToSymbolAsync, ptsz), direction, symbol, from,
             from, symbol, offset, kind, stream);
-  call_both(session, WORKLOAD_TWINS(lib, cudaMemcpyFromSymbol, ptds), direction, symbol, kHost, from,
-            symbol, offset, kind);
+  call_both(session, WORKLOAD_TWINS(lib, cudaMemcpyFromSymbol, ptds), direction, symbol, kHost,
+            from, symbol, offset, kind);
   call_both(session, WORKLOAD_TWINS(lib, cudaMemcpyFromSymbolAsync, ptsz), direction, symbol, kHost,
             from, symbol, offset, kind, stream);
 }
@@ -57,10 +57,10 @@ void flat_copies(Session& session, int kind) {
   const void* from = kHost;
   call_both(session, WORKLOAD_TWINS(lib, cudaMemcpy2D, ptds), direction, bytes, kDevice, kPitch,
             from, kPitch, width, height, kind);
-  call_both(session, WORKLOAD_TWINS(lib, cudaMemcpy2DAsync, ptsz), direction, bytes, kDevice, kPitch,
-            from, kPitch, width, height, kind, stream);
-  call_both(session, WORKLOAD_TWINS(lib, cudaMemcpy2DToArray, ptds), direction, bytes, kDevice, none,
-            none, from, kPitch, width, height, kind);
+  call_both(session, WORKLOAD_TWINS(lib, cudaMemcpy2DAsync, ptsz), direction, bytes, kDevice,
+            kPitch, from, kPitch, width, height, kind, stream);
+  call_both(session, WORKLOAD_TWINS(lib, cudaMemcpy2DToArray, ptds), direction, bytes, kDevice,
+            none, none, from, kPitch, width, height, kind);
   call_both(session, WORKLOAD_TWINS(lib, cudaMemcpy2DToArrayAsync, ptsz), direction, bytes, kDevice,
             none, none, from, kPitch, width, height, kind, stream);
   call_both(session, WORKLOAD_TWINS(lib, cudaMemcpy2DFromArray, ptds), direction, bytes, kDevice,
@@ -72,8 +72,8 @@ void flat_copies(Session& session, int kind) {
             none, from, count, kind);
   call_both(session, WORKLOAD_TWINS(lib, cudaMemcpyToArrayAsync, ptsz), direction, count, kDevice,
             none, none, from, count, kind, stream);
-  call_both(session, WORKLOAD_TWINS(lib, cudaMemcpyFromArray, ptds), direction, count, kDevice, from,
-            none, none, count, kind);
+  call_both(session, WORKLOAD_TWINS(lib, cudaMemcpyFromArray, ptds), direction, count, kDevice,
+            from, none, none, count, kind);
   call_both(session, WORKLOAD_TWINS(lib, cudaMemcpyFromArrayAsync, ptsz), direction, count, kDevice,
             from, none, none, count, kind, stream);
 }
@@ -101,8 +101,8 @@ void peer_copies(Session& session) {
   const void* from = kDevice;
   const std::size_t bytes = 2048;
   session.call(WORKLOAD_FUNCTION(lib, cudaMemcpyPeer), "d2d", bytes, kDevice, 1, from, 0, bytes);
-  session.call(WORKLOAD_FUNCTION(lib, cudaMemcpyPeerAsync), "d2d", bytes, kDevice, 1, from, 0, bytes,
-               stream);
+  session.call(WORKLOAD_FUNCTION(lib, cudaMemcpyPeerAsync), "d2d", bytes, kDevice, 1, from, 0,
+               bytes, stream);
   cuda_memcpy_3d_peer volume{};
   volume.src_pointer = volume.dst_pointer = kDevice;
   volume.dst_device = 1;
@@ -121,9 +121,9 @@ void batch_copies(Session& session) {
   const std::size_t sizes[3] = {100, 2000, 30000};
   std::size_t index = 0, count = 3, attributes = 1;
   char attribute[64] = {};
-  call_both(session, WORKLOAD_TWINS(session.context().cudart, cudaMemcpyBatchAsync, ptsz), "unknown",
-            32100, static_cast<void* const*>(dsts), static_cast<const void* const*>(srcs),
-            static_cast<const std::size_t*>(sizes), count, static_cast<void*>(attribute), &index,
+  call_both(session, WORKLOAD_TWINS(session.context().cudart, cudaMemcpyBatchAsync, ptsz),
+            "unknown", 32100, static_cast<void* const*>(dsts),
+            static_cast<const void* const*>(srcs), static_cast<const std::size_t*>(sizes), count, static_cast<void*>(attribute), &index,
             attributes, session.stream());
 }
 
@@ -147,8 +147,8 @@ void driver_plain_copies(Session& session) {
             stream);
   void* context = nullptr;
   session.call(WORKLOAD_FUNCTION(lib, cuMemcpyPeer), "d2d", n, device, context, device, context, n);
-  session.call(WORKLOAD_FUNCTION(lib, cuMemcpyPeerAsync), "d2d", n, device, context, device, context,
-               n, stream);
+  session.call(WORKLOAD_FUNCTION(lib, cuMemcpyPeerAsync), "d2d", n, device, context, device,
+               context, n, stream);
 }
 
 // Structure copies in one direction, told by the two memory types.
@@ -163,7 +163,8 @@ void driver_struct_copies(Session& session, int src_type, int dst_type, const ch
   const cu_memcpy_2d* plane = &flat;
   session.call(WORKLOAD_FUNCTION(lib, cuMemcpy2D_v2), direction, 6000, plane);
   session.call(WORKLOAD_FUNCTION(lib, cuMemcpy2DUnaligned_v2), direction, 6000, plane);
-  session.call(WORKLOAD_FUNCTION(lib, cuMemcpy2DAsync_v2), direction, 6000, plane, session.stream());
+  session.call(WORKLOAD_FUNCTION(lib, cuMemcpy2DAsync_v2), direction, 6000, plane,
+               session.stream());
   cu_memcpy_3d deep{};
   deep.src_type = src_type;
   deep.dst_type = dst_type;

@@ -141,7 +141,8 @@ std::string result_json(const Context& context) {
   std::string out;
   out += "{\"pid\":" + std::to_string(own_pid) + ",\"scenario\":\"" + context.options.scenario +
          "\",\"start_unix_ns\":" + std::to_string(started_ns) +
-         ",\"end_unix_ns\":" + std::to_string(unix_ns()) + ",\"libraries\":[" + libraries_json + "],";
+         ",\"end_unix_ns\":" + std::to_string(unix_ns()) + ",\"libraries\":[" +
+         libraries_json + "],";
   context.tally->append_json(out);
   return out + "}\n";
 }

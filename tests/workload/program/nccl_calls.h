@@ -9,7 +9,8 @@
 
 namespace ingero::workload {
 
-constexpr std::array<unsigned, NCCL_DATATYPES> kDatatypeBytes = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+constexpr std::array<unsigned, NCCL_DATATYPES> kDatatypeBytes = {1, 1, 4, 4, 8, 8,
+                                                                    2, 4, 8, 2, 1, 1};
 
 enum class Collective {
   kAllReduce,
@@ -26,7 +27,7 @@ enum class Collective {
 };
 constexpr int kCollectives = 11;
 
-// A communicator as its creator knows it: the numbers come from the arguments, not from the library.
+// A communicator as its creator knows it: the numbers come from the arguments, not the library.
 struct Communicator {
   ncclComm_t handle = nullptr;
   int rank = 0;

@@ -54,7 +54,8 @@ Communicator init_config(Session& session, const ncclUniqueId& id, int nranks, i
   return comm;
 }
 
-Communicator init_scalable(Session& session, const ncclUniqueId& first, const ncclUniqueId& second) {
+Communicator init_scalable(Session& session, const ncclUniqueId& first,
+                           const ncclUniqueId& second) {
   Communicator comm{nullptr, 11, 16};
   std::array<ncclUniqueId, 2> ids = {first, second};
   const auto function = WORKLOAD_FUNCTION(session.context().nccl, ncclCommInitRankScalable);
@@ -83,7 +84,8 @@ void split(Session& session, const Communicator& parent) {
   ncclConfig_t* const no_config = nullptr;
   Communicator child{nullptr, 1, 2};
   set_split_result(nccl, child.rank, child.nranks);
-  if (session.call(function, "", 0, parent.handle, 0, 7, &child.handle, no_config) == NCCL_SUCCESS) {
+  if (session.call(function, "", 0, parent.handle, 0, 7, &child.handle, no_config) ==
+      NCCL_SUCCESS) {
     record_comm(session, function.name, child, nullptr, parent.handle);
     use(session, child);
     destroy_comm(session, child);
@@ -138,7 +140,8 @@ void nonblocking_init(Session& session) {
   Communicator comm{nullptr, 3, 4};
   ncclConfig_t config = make_config("later", 0);
   const auto function = WORKLOAD_FUNCTION(nccl, ncclCommInitRankConfig);
-  const int result = session.call(function, "", 0, &comm.handle, comm.nranks, id, comm.rank, &config);
+  const int result =
+      session.call(function, "", 0, &comm.handle, comm.nranks, id, comm.rank, &config);
   const auto poll = WORKLOAD_FUNCTION(nccl, ncclCommGetAsyncError);
   if (result != NCCL_IN_PROGRESS || poll.pointer == nullptr) return;
   int state = NCCL_IN_PROGRESS;

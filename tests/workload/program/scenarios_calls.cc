@@ -121,7 +121,9 @@ void mixed_round(Session& session, const Communicator& comm) {
   stream_waits(session);
 }
 
-void scenario_mixed(Context& context) { run_threads(context, context.options.threads, mixed_thread); }
+void scenario_mixed(Context& context) {
+  run_threads(context, context.options.threads, mixed_thread);
+}
 
 void scenario_datatypes(Context& context) {
   run_threads(context, context.options.threads, [](Session& session) {

@@ -66,7 +66,8 @@ std::string operation_of(std::string name) {
 std::string row_json(const TallyRow& row) {
   std::string out = "{\"function\":" + quoted(row.function) +
                     ",\"operation\":" + quoted(operation_of(row.function)) +
-                    ",\"direction\":" + quoted(row.direction) + ",\"calls\":" + std::to_string(row.calls) +
+                    ",\"direction\":" + quoted(row.direction) +
+                    ",\"calls\":" + std::to_string(row.calls) +
                     ",\"errors\":" + std::to_string(row.errors) + ",\"errors_by_code\":{";
   std::string others;
   for (const auto& code : row.codes) {

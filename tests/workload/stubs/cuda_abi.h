@@ -157,7 +157,8 @@ CUDA_ABI_ASSERT(offsetof(struct cu_memcpy_3d, width) == 176, "WidthInBytes");
 	X(cudaStreamSynchronize, ptsz, (void *stream))
 
 #define CUDA_PLAIN_FUNCTIONS(X)                                                                    \
-	X(cudaMemcpyPeer, , (void *dst, int dst_device, const void *src, int src_device, size_t count)) \
+	X(cudaMemcpyPeer, ,                                                                        \
+	  (void *dst, int dst_device, const void *src, int src_device, size_t count))              \
 	X(cudaMemcpyPeerAsync, ,                                                                   \
 	  (void *dst, int dst_device, const void *src, int src_device, size_t count, void *stream))
 

@@ -9,7 +9,8 @@
 enum { CUDA_ERROR_INSUFFICIENT_DRIVER = 35 };
 
 typedef int copy_fn(unsigned long long dst, unsigned long long src, size_t count);
-typedef int async_copy_fn(unsigned long long dst, unsigned long long src, size_t count, void *stream);
+typedef int async_copy_fn(unsigned long long dst, unsigned long long src, size_t count,
+			  void *stream);
 typedef int stream_fn(void *stream);
 
 /* Index: cudaMemcpyKind; without a direction the driver infers it. */
@@ -46,7 +47,8 @@ static int copy(void *dst, const void *src, size_t count, int kind)
 static int copy_async(void *dst, const void *src, size_t count, int kind, void *stream)
 {
 	int result = stub_enter();
-	async_copy_fn *function = kind >= 0 && kind < 5 ? (async_copy_fn *)async_functions[kind] : NULL;
+	async_copy_fn *function =
+		kind >= 0 && kind < 5 ? (async_copy_fn *)async_functions[kind] : NULL;
 	if (!function)
 		return CUDA_ERROR_INSUFFICIENT_DRIVER;
 	return result ? result : function((size_t)dst, (size_t)src, count, stream);
@@ -75,7 +77,8 @@ STUB_EXPORT int cudaMemcpyAsync(void *dst, const void *src, size_t count, int ki
 	return copy_async(dst, src, count, kind, stream);
 }
 
-STUB_EXPORT int cudaMemcpyAsync_ptsz(void *dst, const void *src, size_t count, int kind, void *stream)
+STUB_EXPORT int cudaMemcpyAsync_ptsz(void *dst, const void *src, size_t count, int kind,
+				     void *stream)
 {
 	return copy_async(dst, src, count, kind, stream);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The binary interface of NCCL as callers see it: written from the documented prototypes, so that
- * neither the stub libraries nor the workload need NVIDIA's headers. No signature of these functions
- * changed from 2.3.5 to 2.31. */
+ * neither the stub libraries nor the workload need NVIDIA's headers. No signature of these
+ * functions changed from 2.3.5 to 2.31. */
 #ifndef INGERO_WORKLOAD_NCCL_ABI_H
 #define INGERO_WORKLOAD_NCCL_ABI_H
 
@@ -83,8 +83,8 @@ ncclResult_t ncclCommCuDevice(ncclComm_t comm, int *device);
 
 /* 2.31: the same arguments as the plain collective, and a configuration last. */
 #define NCCL_ROOTED_ARGS                                                                           \
-	const void *send, void *recv, size_t count, ncclDataType_t type, int root, ncclComm_t comm, \
-		cudaStream_t stream
+	const void *send, void *recv, size_t count, ncclDataType_t type, int root,                 \
+		ncclComm_t comm, cudaStream_t stream
 #define NCCL_REDUCING_ARGS                                                                         \
 	const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,           \
 		ncclComm_t comm, cudaStream_t stream

@@ -33,8 +33,8 @@ COLLECTIVE(AllToAll, (NCCL_GATHERING_ARGS), SEQUENCE_NONE)
 COLLECTIVE(AlltoAll, (NCCL_GATHERING_ARGS), SEQUENCE_NONE)
 #endif
 COLLECTIVE(Reduce,
-	   (const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, int root,
-	    ncclComm_t comm, cudaStream_t stream),
+	   (const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
+	    int root, ncclComm_t comm, cudaStream_t stream),
 	   SEQUENCE_REDUCE)
 COLLECTIVE(Send,
 	   (const void *buffer, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
@@ -62,8 +62,8 @@ COLLECTIVE(ScatterConfig, (NCCL_ROOTED_ARGS, const void *config), SEQUENCE_NONE)
 COLLECTIVE(AllGatherConfig, (NCCL_GATHERING_ARGS, const void *config), SEQUENCE_ALL_GATHER)
 COLLECTIVE(AlltoAllConfig, (NCCL_GATHERING_ARGS, const void *config), SEQUENCE_NONE)
 COLLECTIVE(ReduceConfig,
-	   (const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, int root,
-	    ncclComm_t comm, cudaStream_t stream, const void *config),
+	   (const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
+	    int root, ncclComm_t comm, cudaStream_t stream, const void *config),
 	   SEQUENCE_REDUCE)
 #endif
 

@@ -22,7 +22,8 @@ STUB_EXPORT void stub_set_split_result(int rank, int nranks)
 
 bool comm_is_valid(ncclComm_t comm)
 {
-	return comm && comm->start_magic == NCCL_STRUCT_MAGIC && comm->end_magic == NCCL_STRUCT_MAGIC;
+	return comm && comm->start_magic == NCCL_STRUCT_MAGIC &&
+	       comm->end_magic == NCCL_STRUCT_MAGIC;
 }
 
 void comm_count_operation(ncclComm_t comm, enum sequence sequence)
@@ -220,7 +221,8 @@ NCCL_API(CommInitAll)(ncclComm_t *comms, int devices_count, const int *devices)
 	if (result == 0)
 		result = ncclGetUniqueId(&id);
 	for (int i = 0; i < devices_count && result == 0; i++)
-		result = init_rank(&comms[i], devices_count, &id, i, NULL, devices ? devices[i] : i);
+		result = init_rank(&comms[i], devices_count, &id, i, NULL,
+				   devices ? devices[i] : i);
 	return result;
 }
 NCCL_ALIAS(CommInitAll)
