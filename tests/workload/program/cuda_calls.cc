@@ -123,7 +123,8 @@ void batch_copies(Session& session) {
   char attribute[64] = {};
   call_both(session, WORKLOAD_TWINS(session.context().cudart, cudaMemcpyBatchAsync, ptsz),
             "unknown", 32100, static_cast<void* const*>(dsts),
-            static_cast<const void* const*>(srcs), static_cast<const std::size_t*>(sizes), count, static_cast<void*>(attribute), &index,
+            static_cast<const void* const*>(srcs), static_cast<const std::size_t*>(sizes),
+            count, static_cast<void*>(attribute), &index,
             attributes, session.stream());
 }
 
