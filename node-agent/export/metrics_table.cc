@@ -244,19 +244,20 @@ constexpr std::string_view kIntroduction =
 
 `/metrics` serves these in the Prometheus text format.
 
-Workload series carry {} in front of their own labels. `container` is the container's id, or the cgroup's
-path outside containers; `namespace` and `pod` are empty outside Kubernetes. Rows with equal labels are
-summed: variants of one function (`cudaMemcpy_ptds`, `ncclAllReduceConfig`) share a label.
+Workload series carry {} in front of their own labels.
+`container` is the container's id, or the cgroup's path outside containers; `namespace` and `pod`
+are empty outside Kubernetes. Rows with equal labels are summed: variants of one function
+(`cudaMemcpy_ptds`, `ncclAllReduceConfig`) share a label.
 
-Duration buckets end at 1 us doubled 0 to 27 times (1 us to 134.217728 s), size buckets at 1 KiB times
-powers of 4 up to 16 GiB. Their counts and sums are exact; a call whose return was not seen is in the
-call counters and in no histogram.
+Duration buckets end at 1 us doubled 0 to 27 times (1 us to 134.217728 s), size buckets at 1 KiB
+times powers of 4 up to 16 GiB. Their counts and sums are exact; a call whose return was not seen is
+in the call counters and in no histogram.
 
 The series budget is `max_series` lines of /metrics. Beyond it the newest containers are folded into
 `container="other"` (`namespace` and `pod` empty) with their counters summed. Series of single
 processes and communicators come after them, and beyond the budget have no series of their own; the
-collectives of such communicators are summed under `comm_id="other"`. At most 32 distinct errors of an
-operation have series of their own, the rest is `other`.
+collectives of such communicators are summed under `comm_id="other"`. At most 32 distinct errors of
+an operation have series of their own, the rest is `other`.
 )";
 
 }  // namespace
