@@ -88,7 +88,7 @@ std::string library_state(const model::Library& library) {
 
 CheckLine process_line(const model::Process& process,
                        const std::map<model::FileKey, const model::Library*>& libraries) {
-  CheckLine line{"process", fmt::format("{} {}:", process.comm, process.key.tgid), Verdict::kOk,
+  CheckLine line{"process", fmt::format("{} {}:", process.key.tgid, process.comm), Verdict::kOk,
                  ""};
   const char* separator = " ";
   for (const model::FileKey& file : process.libraries) {

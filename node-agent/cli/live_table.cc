@@ -101,10 +101,11 @@ std::string duration(const std::optional<double>& ns) {
   return ns ? format_duration_ns(static_cast<std::uint64_t>(*ns)) : std::string(kNone);
 }
 
+/// The pid first: a narrow column cuts the name, not the identity.
 std::string process_name(const LiveRow& row) {
   if (row.process.tgid == 0) return "(ended)";
   const std::string comm = row.comm.empty() ? "?" : escape_terminal(row.comm);
-  return fmt::format("{} {}", comm, row.process.tgid);
+  return fmt::format("{} {}", row.process.tgid, comm);
 }
 
 std::string container_name(const LiveRow& row) {
@@ -117,12 +118,12 @@ std::string byte_rate(const LiveRow& row) {
 }
 
 TextTable empty_table() {
-  return TextTable({{"CONTAINER", Align::kLeft, kContainerWidth, 0, 3},
+  return TextTable({{"CONTAINER", Align::kLeft, kContainerWidth, 8, 3},
                     {"PROCESS", Align::kLeft, 16, 10, 0},
                     {"LIBRARY", Align::kLeft, 12, 0, 4},
-                    {"OPERATION", Align::kLeft, 20, 13, 0},
-                    {"CALLS/S", Align::kRight, 9, 0, 0},
-                    {"BYTES/S", Align::kRight, 9, 0, 1},
+                    {"OPERATION", Align::kLeft, 19, 19, 0},
+                    {"CALLS/S", Align::kRight, 8, 0, 0},
+                    {"BYTES/S", Align::kRight, 8, 0, 1},
                     {"P50", Align::kRight, 7, 0, 5},
                     {"P99", Align::kRight, 7, 0, 2},
                     {"CALLS", Align::kRight, 11, 0, 6},

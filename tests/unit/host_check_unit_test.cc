@@ -259,7 +259,7 @@ TEST_F(HostCheck, LibrariesWithReasons) {
   snapshot.processes = {{{812, 1}, {}, "python3", {nccl.file, cudart.file}}};
   const CheckReport report = check();
   EXPECT_EQ(line(report, "process"),
-            "ok: python3 812: nccl 2.28.9 (24 probes), cudart (refused) | ");
+            "ok: 812 python3: nccl 2.28.9 (24 probes), cudart (refused) | ");
   EXPECT_EQ(line(report, "library"), "degraded: /venv/libcudart.so.13 | not a regular file");
   EXPECT_EQ(report.exit_status(), 1);
   for (std::uint32_t i = 0; i < 99; ++i) snapshot.processes.push_back({{1000 + i, 1}, {}, "p", {}});

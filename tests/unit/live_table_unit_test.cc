@@ -118,14 +118,13 @@ TEST(LiveTable, FrameOfTwoContainers) {
   EXPECT_EQ(
       render_frame(view_of(&before, now), {0, 0, false}),
       "ingero  2 processes  2 libraries  44 probes (session)  1,210 calls/s  lost 0  up 2m05s\n"
-      "CONTAINER     PROCESS           LIBRARY       OPERATION               CALLS/S    BYTES/S    "
-      "  "
+      "CONTAINER     PROCESS           LIBRARY       OPERATION             CALLS/S   BYTES/S      "
       "P50      P99        CALLS  ERRORS\n"
-      "3f2a9c81d0b7  python3 812       nccl 2.28.9   ncclAllReduce             1,200   1.17 GiB  "
+      "3f2a9c81d0b7  812 python3       nccl 2.28.9   ncclAllReduce           1,200  1.17 GiB  "
       "9.00 us  9.98 us        3,400       3\n"
-      "                                nccl 2.28.9   ncclGroupEnd               10.0          -  "
+      "                                nccl 2.28.9   ncclGroupEnd             10.0         -  "
       "9.00 us  9.98 us        1,020       0\n"
-      "…nch.service  bench 99          cudart 13.0   cudaMemcpyAsync h2d           0          0  "
+      "…nch.service  99 bench          cudart 13.0   cudaMemcpyAsync h2d         0         0  "
       "      -        -           50       0");
 }
 
@@ -260,7 +259,7 @@ TEST(LiveTable, HostileNamesStayText) {
   now.libraries[0].version = "2\x1b[0m";
   for (const std::string& text : {render_frame(view, {0, 0, false}), render_plain(view)}) {
     for (const char c : text) EXPECT_TRUE(c == '\n' || static_cast<unsigned char>(c) >= 0x20);
-    EXPECT_THAT(text, HasSubstr("\\x1b[2J\\x0a\\xffx 812"));
+    EXPECT_THAT(text, HasSubstr("812 \\x1b[2J\\x0a\\xffx"));
   }
 }
 
@@ -292,21 +291,24 @@ TEST(LiveTable, RowsBelowTheScreenAreCounted) {
   EXPECT_EQ(lines_of(render_frame(view_of(&before, now), {120, 52, false})).size(), 52U);
 }
 
-TEST(LiveTable, NarrowTerminalKeepsOperationAndRate) {
+TEST(LiveTable, NarrowTerminalKeepsPidOperationAndRate) {
   const Snapshot before = first_snapshot();
   const Snapshot now = second_snapshot();
-  const auto lines = lines_of(render_frame(view_of(&before, now), {60, 24, false}));
-  EXPECT_THAT(lines[1], AllOf(HasSubstr("OPERATION"), HasSubstr("CALLS/S"), HasSubstr("ERRORS")));
-  EXPECT_THAT(lines[2], AllOf(HasSubstr("ncclAllReduce"), HasSubstr("1,200")));
+  const auto narrow = lines_of(render_frame(view_of(&before, now), {60, 24, false}));
+  EXPECT_THAT(narrow[1], AllOf(HasSubstr("OPERATION"), HasSubstr("CALLS/S"), HasSubstr("ERRORS")));
+  EXPECT_THAT(narrow[2], AllOf(HasSubstr("812 "), HasSubstr("ncclAllReduce"), HasSubstr("1,200")));
+  const auto usual = lines_of(render_frame(view_of(&before, now), {80, 24, false}));
+  EXPECT_THAT(usual[1], AllOf(HasSubstr("CONTAINER"), HasSubstr("BYTES/S"), HasSubstr("P99")));
+  EXPECT_THAT(usual[4], HasSubstr("cudaMemcpyAsync h2d"));
 }
 
 TEST(LiveTable, PlainModeHasOneLinePerActiveRow) {
   const Snapshot before = first_snapshot();
   const Snapshot now = second_snapshot();
   EXPECT_EQ(render_plain(view_of(&before, now)),
-            "09:03:03Z 3f2a9c81d0b7 python3 812 nccl 2.28.9 ncclAllReduce 1,200/s 1.17 GiB/s "
+            "09:03:03Z 3f2a9c81d0b7 812 python3 nccl 2.28.9 ncclAllReduce 1,200/s 1.17 GiB/s "
             "p50 9.00 us p99 9.98 us calls 3400 errors 3\n"
-            "09:03:03Z 3f2a9c81d0b7 python3 812 nccl 2.28.9 ncclGroupEnd 10.0/s - "
+            "09:03:03Z 3f2a9c81d0b7 812 python3 nccl 2.28.9 ncclGroupEnd 10.0/s - "
             "p50 9.00 us p99 9.98 us calls 1020 errors 0\n");
   EXPECT_EQ(render_plain(view_of(&now, now)), "") << "nothing happened";
 }
