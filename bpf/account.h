@@ -6,6 +6,7 @@
 #include "api_functions.h"
 #include "task.h"
 
+#define CUDA_ERROR_NOT_READY 600 /* an answer, not an error */
 #define MAX_CALL_BYTES (1ULL << 46) /* 64 TiB: more than any machine's memory */
 
 static const struct call_stats no_stats;
@@ -105,7 +106,7 @@ static __always_inline int add_to_map(void *map, const void *key, u64 n)
 	return 1;
 }
 
-static __noinline int count_error(struct call_key *call, s32 code)
+SHARED_FUNCTION int count_error(struct call_key *call, s32 code)
 {
 	struct error_key key = {};
 
@@ -129,7 +130,7 @@ static __always_inline void call_key_of(struct call_key *key, const struct threa
 }
 
 /* A call that left without returning: counted as a call, its result and size are not known. */
-static __noinline int account_unfinished(struct thread_state *thread)
+SHARED_FUNCTION int account_unfinished(struct thread_state *thread)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct call_key key = {};

@@ -46,11 +46,12 @@ static __always_inline u64 register_arg(const user_regs_t *regs, u32 n)
 	}
 }
 
-static __always_inline u64 return_address(const user_regs_t *regs)
+/* Return address of the call that was entered with the stack pointer at `sp`. */
+static __always_inline u64 frame_return_address(const user_regs_t *regs, u64 sp)
 {
 	u64 address = 0;
 
-	bpf_probe_read_user(&address, sizeof(address), (void *)USER_SP(regs));
+	bpf_probe_read_user(&address, sizeof(address), (void *)sp);
 	return address;
 }
 
@@ -81,9 +82,16 @@ static __always_inline u64 register_arg(const user_regs_t *regs, u32 n)
 	}
 }
 
-static __always_inline u64 return_address(const user_regs_t *regs)
+/* Return address of the call that was entered with the stack pointer at `sp`. It is in a register at entry
+ * and saved somewhere in the frame later, so deeper calls are taken for nested by the stack alone. */
+static __always_inline u64 frame_return_address(const user_regs_t *regs, u64 sp)
 {
-	return regs->regs[30];
+	struct task_struct *task;
+
+	if (USER_SP(regs) == sp)
+		return LOAD_REGISTER(regs, regs[30]);
+	task = bpf_get_current_task_btf();
+	return task->mm && task->mm->uprobes_state.xol_area ? task->mm->uprobes_state.xol_area->vaddr : 0;
 }
 
 #else

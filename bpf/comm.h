@@ -15,7 +15,7 @@ static __always_inline void comm_key_of(struct comm_key *key, const struct threa
 	key->exec_id = thread->exec_id;
 }
 
-static __noinline int send_comm_event(u32 kind, u64 comm, struct comm_info *info)
+SHARED_FUNCTION int send_comm_event(u32 kind, u64 comm, struct comm_info *info)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct comm_event *event = bpf_ringbuf_reserve(&lifecycle_events, sizeof(*event), 0);
@@ -36,7 +36,7 @@ static __noinline int send_comm_event(u32 kind, u64 comm, struct comm_info *info
 
 /* Rank and size out of struct ncclComm, where the library's layout is known; implausible values are not
  * believed. */
-static __noinline int read_comm_ranks(struct comm_info *info, u64 comm)
+SHARED_FUNCTION int read_comm_ranks(struct comm_info *info, u64 comm)
 {
 	u32 library, pair[2] = {};
 	struct comm_layout *layout;
@@ -54,6 +54,64 @@ static __noinline int read_comm_ranks(struct comm_info *info, u64 comm)
 	info->rank = pair[0];
 	info->nranks = pair[1];
 	return 1;
+}
+
+/* Makes a communicator known under the handle that the library has stored. */
+SHARED_FUNCTION int comm_publish(struct thread_state *thread, struct pending_comm *from, u64 comm)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct comm_info info = {};
+	struct comm_key key = {};
+
+	if (!thread || !from || !comm)
+		return 0;
+	info.id_hash = from->id_hash;
+	info.cgroup_id = task_cgroup_id(task);
+	info.created_ns = bpf_ktime_get_ns();
+	info.parent = from->parent;
+	info.rank = from->rank;
+	info.nranks = from->nranks;
+	info.function = API_COOKIE_ID(from->cookie);
+	info.library = COOKIE_LIBRARY(from->cookie);
+	__builtin_memcpy(info.name, from->name, COMM_NAME_SIZE);
+	if (!info.nranks)
+		read_comm_ranks(&info, comm);
+	comm_key_of(&key, thread, comm);
+	if (bpf_map_update_elem(&comms, &key, &info, BPF_ANY)) {
+		count_loss(LOSS_COMMS_MAP_FULL);
+		return 0;
+	}
+	send_comm_event(EVENT_COMM_CREATED, comm, &info);
+	return 1;
+}
+
+static __always_inline u64 user_pointer(u64 address)
+{
+	u64 value = 0;
+
+	bpf_probe_read_user(&value, sizeof(value), (void *)address);
+	return value;
+}
+
+/* The communicator that a non-blocking call has promised under this handle. */
+SHARED_FUNCTION int comm_publish_async(struct thread_state *thread, u64 handle)
+{
+	struct pending_key key = {};
+	struct pending_comm *comm, copy;
+	u32 i;
+
+	if (!thread)
+		return 0;
+	for (i = 0; i < MAX_ASYNC_COMMS; i++) {
+		async_key_of(&key, thread->process_start_ns, thread->tgid, thread->exec_id, i);
+		comm = bpf_map_lookup_elem(&pending, &key);
+		if (!comm || user_pointer(comm->out) != handle)
+			continue;
+		copy = *comm;
+		bpf_map_delete_elem(&pending, &key);
+		return comm_publish(thread, &copy, handle);
+	}
+	return 0;
 }
 
 #endif

@@ -21,7 +21,7 @@ static __always_inline u64 hash_pair(u64 a, u64 b)
 }
 
 /* All 128 bytes folded, the same on every rank; 0 when they can't be read. */
-static __noinline u64 unique_id_hash(u64 address)
+SHARED_FUNCTION u64 unique_id_hash(u64 address)
 {
 	u64 words[UNIQUE_ID_SIZE / 8], hash = 0;
 	int i;
@@ -35,44 +35,7 @@ static __noinline u64 unique_id_hash(u64 address)
 	return hash;
 }
 
-/* Makes a communicator known under the handle that the library has stored. */
-static __noinline int comm_publish(struct thread_state *thread, struct pending_comm *from, u64 comm)
-{
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct comm_info info = {};
-	struct comm_key key = {};
-
-	if (!thread || !from || !comm)
-		return 0;
-	info.id_hash = from->id_hash;
-	info.cgroup_id = task_cgroup_id(task);
-	info.created_ns = bpf_ktime_get_ns();
-	info.parent = from->parent;
-	info.rank = from->rank;
-	info.nranks = from->nranks;
-	info.function = API_COOKIE_ID(from->cookie);
-	info.library = COOKIE_LIBRARY(from->cookie);
-	__builtin_memcpy(info.name, from->name, COMM_NAME_SIZE);
-	if (!info.nranks)
-		read_comm_ranks(&info, comm);
-	comm_key_of(&key, thread, comm);
-	if (bpf_map_update_elem(&comms, &key, &info, BPF_ANY)) {
-		count_loss(LOSS_COMMS_MAP_FULL);
-		return 0;
-	}
-	send_comm_event(EVENT_COMM_CREATED, comm, &info);
-	return 1;
-}
-
-static __always_inline u64 user_pointer(u64 address)
-{
-	u64 value = 0;
-
-	bpf_probe_read_user(&value, sizeof(value), (void *)address);
-	return value;
-}
-
-static __noinline int comm_remember(struct thread_state *thread, struct pending_comm *comm)
+SHARED_FUNCTION int comm_remember(struct thread_state *thread, struct pending_comm *comm)
 {
 	struct pending_key key = {};
 
@@ -86,6 +49,23 @@ static __noinline int comm_remember(struct thread_state *thread, struct pending_
 	}
 	thread->pending_comms++;
 	return 1;
+}
+
+/* A non-blocking call: the library stores the handle in a thread of its own, some time later. */
+SHARED_FUNCTION int comm_remember_async(struct thread_state *thread, struct pending_comm *comm)
+{
+	struct pending_key key = {};
+	u32 i;
+
+	if (!thread || !comm)
+		return 0;
+	for (i = 0; i < MAX_ASYNC_COMMS; i++) {
+		async_key_of(&key, thread->process_start_ns, thread->tgid, thread->exec_id, i);
+		if (!bpf_map_update_elem(&pending, &key, comm, BPF_NOEXIST))
+			return 1;
+	}
+	count_loss(LOSS_PENDING_COMMS_FULL);
+	return 0;
 }
 
 /* A creating call has returned. Inside a group the library may store the handle only at the group's end. */
@@ -102,10 +82,12 @@ static __always_inline void comm_created(struct thread_state *thread, struct pen
 	}
 	if (handle)
 		comm_publish(thread, comm, handle);
+	else
+		comm_remember_async(thread, comm);
 }
 
 /* The outermost group has ended: read the handles that were promised. */
-static __noinline int comms_at_group_end(struct thread_state *thread)
+SHARED_FUNCTION int comms_at_group_end(struct thread_state *thread)
 {
 	struct pending_key key = {};
 	struct pending_comm *comm;

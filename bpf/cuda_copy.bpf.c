@@ -2,7 +2,6 @@
 /* Memory copies of the CUDA runtime and driver. */
 #include "frame.h"
 
-#define CUDA_ERROR_NOT_READY 600
 #define MAX_BATCH 512
 
 static __always_inline u64 user_u64(u64 address)
@@ -68,7 +67,7 @@ static __always_inline void runtime_3d(struct call_frame *frame, u64 params, u32
 	frame->size = volume(extent.width, extent.height, extent.depth);
 }
 
-static __noinline int struct_copy(struct call_frame *frame, u64 params, u32 layout)
+SHARED_FUNCTION int struct_copy(struct call_frame *frame, u64 params, u32 layout)
 {
 	struct copy_extent extent = {.depth = 1};
 	u32 from, to;
@@ -106,7 +105,7 @@ static __noinline int struct_copy(struct call_frame *frame, u64 params, u32 layo
 	return 0;
 }
 
-static __noinline int batch_copy(struct call_frame *frame, u64 sizes, u64 count)
+SHARED_FUNCTION int batch_copy(struct call_frame *frame, u64 sizes, u64 count)
 {
 	u64 size, total = 0;
 	u32 i;

@@ -6,9 +6,8 @@
 
 #include "account.h"
 
-/* True when this entry came by a tail call out of the call that is open: then the return address is the
- * kernel's return trampoline already. */
-static __noinline int is_tail_call(u64 address)
+/* Whether an address is where the kernel makes probed functions return to. */
+SHARED_FUNCTION int is_return_trampoline(u64 address)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct mm_struct *mm = task->mm;
@@ -16,6 +15,16 @@ static __noinline int is_tail_call(u64 address)
 	if (!mm || !mm->uprobes_state.xol_area)
 		return 0;
 	return mm->uprobes_state.xol_area->vaddr == address;
+}
+
+/* Whether the call of the frame still runs around this entry: by a call (the stack has grown) or by a tail
+ * call (it has not). After a longjmp out of it the stack may have grown as well, so look whether the way
+ * back through the return probe is still in place. */
+static __always_inline int is_nested_in(user_regs_t *regs, const struct call_frame *frame)
+{
+	if (USER_SP(regs) > frame->sp)
+		return 0;
+	return is_return_trampoline(frame_return_address(regs, frame->sp));
 }
 
 /* Opens the frame of an outermost call; NULL: nested, or not to be counted. */
@@ -27,9 +36,7 @@ static __always_inline struct call_frame *frame_open(user_regs_t *regs, struct t
 	if (!thread->traced)
 		return NULL;
 	if (frame->sp) {
-		if (sp < frame->sp)
-			return NULL;
-		if (sp == frame->sp && is_tail_call(return_address(regs)))
+		if (is_nested_in(regs, frame))
 			return NULL;
 		account_unfinished(thread);
 	}

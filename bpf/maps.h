@@ -45,12 +45,20 @@ struct thread_state {
 };
 
 #define MAX_PENDING_COMMS 64
+#define MAX_ASYNC_COMMS 16 /* of a process: made by non-blocking calls, not used yet */
 
 /* A communicator whose pointer the library stores later. */
 struct pending_key {
-	u64 owner; /* pid_tgid of the thread with the open group */
+	u64 owner; /* pid_tgid of the thread with the open group, or an async owner, see comm.h */
 	u64 slot;
 };
+
+static __always_inline void async_key_of(struct pending_key *key, u64 process_start_ns, u32 tgid, u32 exec_id,
+					 u32 slot)
+{
+	key->owner = process_start_ns | (1ULL << 63); /* no pid_tgid has the upper bit */
+	key->slot = ((u64)tgid << 32) | ((exec_id & 0xffffff) << 8) | slot;
+}
 
 struct pending_comm {
 	u64 out;
@@ -184,6 +192,10 @@ struct call_ring {
 extern struct call_ring call_events SEC(".maps");
 
 extern volatile struct agent_settings settings SEC(".bss");
+
+/* Verified once by itself, not at each call: keeps the load fast. Its pointers may be null to the
+ * verifier, hence the checks. Weak, because several objects bring it along. */
+#define SHARED_FUNCTION __weak __noinline
 
 static __always_inline void count_loss_n(u32 reason, u64 n)
 {

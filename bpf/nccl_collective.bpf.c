@@ -49,13 +49,15 @@ static __always_inline int nccl_collective_enter(user_regs_t *regs, u64 cookie)
 }
 
 /* The communicator of this call; an unknown one is reported to the agent once, which reads its memory. */
-static __noinline struct comm_info *comm_unknown(struct comm_key *key, u64 cookie)
+static __noinline struct comm_info *comm_unknown(struct thread_state *thread, struct comm_key *key, u64 cookie)
 {
 	struct comm_info info = {.rank = RANK_UNKNOWN};
 	struct task_struct *task = bpf_get_current_task_btf();
 
 	if (!key || !key->comm)
 		return NULL;
+	if (comm_publish_async(thread, key->comm))
+		return bpf_map_lookup_elem(&comms, key);
 	info.cgroup_id = task_cgroup_id(task);
 	info.library = COOKIE_LIBRARY(cookie);
 	read_comm_ranks(&info, key->comm);
@@ -65,7 +67,7 @@ static __noinline struct comm_info *comm_unknown(struct comm_key *key, u64 cooki
 	return bpf_map_lookup_elem(&comms, key);
 }
 
-static __noinline int keep_unscaled(struct call_key *call, struct comm_key *comm, u64 size)
+SHARED_FUNCTION int keep_unscaled(struct call_key *call, struct comm_key *comm, u64 size)
 {
 	struct unscaled_key key = {};
 
@@ -89,7 +91,7 @@ static __always_inline u64 message_size(struct call_frame *frame, struct comm_in
 }
 
 /* Remembers the stream's last collective for the synchronize that may follow. */
-static __noinline int stream_create(struct stream_key *key, struct call_key *call)
+SHARED_FUNCTION int stream_create(struct stream_key *key, struct call_key *call)
 {
 	struct stream_state state = {};
 
@@ -140,7 +142,7 @@ static __always_inline void nccl_collective_exit(user_regs_t *regs)
 	comm_key_of(&comm_key, thread, frame->comm);
 	comm = bpf_map_lookup_elem(&comms, &comm_key);
 	if (!comm && !failed)
-		comm = comm_unknown(&comm_key, frame->cookie);
+		comm = comm_unknown(thread, &comm_key, frame->cookie);
 	bytes = message_size(frame, comm);
 	account_call(&key, now - frame->start_ns, bytes, result, failed);
 	if (!failed) {
@@ -204,16 +206,18 @@ static __always_inline void cuda_stream_sync_exit(user_regs_t *regs)
 	struct call_frame *frame = thread ? frame_close(regs, thread) : NULL;
 	struct call_key key = {};
 	s32 result;
+	int failed;
 
 	if (!frame)
 		return;
 	result = (s32)USER_RESULT(regs);
+	failed = result != 0 && result != CUDA_ERROR_NOT_READY;
 	call_key_of(&key, thread, frame, task);
-	account_call(&key, now - frame->start_ns, 0, result, result != 0);
+	account_call(&key, now - frame->start_ns, 0, result, failed);
 	if (result == 0)
 		count_barrier(thread, frame->stream);
 	if (settings.stream_calls)
-		send_call(task, &key, thread, frame, NULL, now - frame->start_ns, 0, result, result != 0);
+		send_call(task, &key, thread, frame, NULL, now - frame->start_ns, 0, result, failed);
 }
 
 CALL_PROGRAMS(cuda_stream_sync)

@@ -53,7 +53,7 @@ static __noinline struct comm_info *known_comm(struct thread_state *thread, u64 
 }
 
 /* Ranks are renumbered in order, the excluded ones left out. */
-static __noinline int shrink_ranks(struct call_frame *frame, struct comm_info *parent, u64 list, u32 excluded)
+SHARED_FUNCTION int shrink_ranks(struct call_frame *frame, struct comm_info *parent, u64 list, u32 excluded)
 {
 	s32 rank, out, i;
 
@@ -135,7 +135,7 @@ static __noinline int grow_enter(user_regs_t *regs, struct thread_state *thread,
 	return 0;
 }
 
-static __noinline int end_comm(struct thread_state *thread, u64 handle)
+SHARED_FUNCTION int end_comm(struct thread_state *thread, u64 handle)
 {
 	struct comm_info *info, copy;
 	struct comm_key key = {};
@@ -225,7 +225,7 @@ static __always_inline int nccl_lifecycle_enter(user_regs_t *regs, u64 cookie)
 	return frame_start(thread, frame);
 }
 
-static __noinline int init_all_exit(struct thread_state *thread, struct call_frame *frame)
+SHARED_FUNCTION int init_all_exit(struct thread_state *thread, struct call_frame *frame)
 {
 	struct pending_comm comm = {};
 	u32 i;
@@ -248,7 +248,7 @@ static __noinline int init_all_exit(struct thread_state *thread, struct call_fra
 	return 0;
 }
 
-static __noinline int create_exit(struct thread_state *thread, struct call_frame *frame)
+SHARED_FUNCTION int create_exit(struct thread_state *thread, struct call_frame *frame)
 {
 	struct pending_comm comm = {};
 
@@ -266,7 +266,7 @@ static __noinline int create_exit(struct thread_state *thread, struct call_frame
 	return 0;
 }
 
-static __noinline int lifecycle_effects(struct thread_state *thread, struct call_frame *frame, u32 function,
+SHARED_FUNCTION int lifecycle_effects(struct thread_state *thread, struct call_frame *frame, u32 function,
 					int failed)
 {
 	if (!thread || !frame)

@@ -48,6 +48,18 @@ static __noinline int forget_pending(struct task_struct *task)
 	return 0;
 }
 
+/* Communicators that were promised and never used. */
+static __always_inline void forget_async(struct task_struct *task)
+{
+	struct pending_key key = {};
+	u32 i;
+
+	for (i = 0; i < MAX_ASYNC_COMMS; i++) {
+		async_key_of(&key, task->group_leader->start_boottime, task->tgid, task->self_exec_id, i);
+		bpf_map_delete_elem(&pending, &key);
+	}
+}
+
 SEC("tp_btf/sched_process_exit")
 int process_exit(u64 *ctx)
 {
@@ -63,6 +75,7 @@ int process_exit(u64 *ctx)
 	key.tgid = task->tgid;
 	if (bpf_map_delete_elem(&processes, &key))
 		return 0;
+	forget_async(task);
 	send_process_event(EVENT_PROCESS_EXIT, task);
 	return 0;
 }

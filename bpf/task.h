@@ -97,7 +97,7 @@ static __always_inline void send_process_seen(struct task_struct *task)
 }
 
 /* First call of a thread: who it is, and whether its process counts. */
-static __noinline int thread_begin(struct thread_state *thread)
+SHARED_FUNCTION int thread_begin(struct thread_state *thread)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct process_key key = {};

@@ -3,9 +3,13 @@
 #include "app/agent.h"
 
 #include <bpf/bpf.h>
+#include <fmt/format.h>
 #include <signal.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <map>
 #include <set>
 
@@ -64,11 +68,25 @@ std::size_t hint_hash(const discover::MappingHint& hint) {
   return std::hash<std::string>{}(hint.path) ^ (hint.device_inode * 0x9e3779b97f4a7c15ULL);
 }
 
+/// Why no method works, the most likely cause first.
+Error no_method(std::string details) {
+  constexpr const char* kBtf = "/sys/kernel/btf/vmlinux";
+  if (::access(kBtf, R_OK) != 0)
+    return {"load BPF programs", kBtf, fmt::format("no kernel BTF: {}", std::strerror(errno)),
+            "needs a kernel built with CONFIG_DEBUG_INFO_BTF, and the host's /sys in a container; "
+            "`ingero check` tells more"};
+  if (::geteuid() != 0)
+    return {"load BPF programs", "", fmt::format("not root: {}", details),
+            "run it with sudo, or give it CAP_BPF and CAP_PERFMON; `ingero check` tells what is "
+            "missing"};
+  return {"choose attach method", "", std::move(details), "`ingero check` tells what is missing"};
+}
+
 }  // namespace
 
 Result<AttachMethod> choose_method(const std::vector<attach::MethodTrial>& trials,
                                    config::AttachMethod wanted) {
-  std::string details;
+  std::set<std::string> details;  // most often the same for each method
   for (const attach::MethodTrial& trial : trials) {
     const bool asked_for = wanted == config::AttachMethod::automatic ||
                            to_model(wanted) == trial.method ||
@@ -77,11 +95,9 @@ Result<AttachMethod> choose_method(const std::vector<attach::MethodTrial>& trial
     if (!asked_for) continue;
     if (trial.works)
       return wanted == config::AttachMethod::entry_only ? AttachMethod::kEntryOnly : trial.method;
-    if (!details.empty()) details += "; ";
-    details += trial.detail;
+    details.insert(trial.detail);
   }
-  return fail({"choose attach method", "", details,
-               "run as root on a kernel with BTF; `ingero check` tells what is missing"});
+  return fail(no_method(fmt::format("{}", fmt::join(details, "; "))));
 }
 
 Result<std::unique_ptr<Agent>> Agent::create(boost::asio::io_context& io, AgentOptions options) {
@@ -235,8 +251,10 @@ void Agent::on_mappings() {
     for (const auto& [hash, path] : want.hints) {
       // A process that has gone may come again with the same file: look at it then.
       const bool looked_at = ::kill(static_cast<pid_t>(pid), 0) == 0;
-      if (looked_at && !result->traced_paths.contains(path)) dull_hints_.insert(hash);
+      if (looked_at && !result->incomplete && !result->traced_paths.contains(path))
+        dull_hints_.insert(hash);
     }
+    if (result->incomplete) rescan_soon(pid, want.first_ns, 3);
     learn_containers(result->processes);
     registry_->process_scan(pid, std::move(*result), want.first_ns);
   }
@@ -254,9 +272,18 @@ void Agent::scan_host() {
   find_missed_exits();
 }
 
-void Agent::scan_process(std::uint32_t pid, std::uint64_t noticed_ns) {
+/// The loader moves mappings about while it works: what was there a moment ago may have other addresses.
+void Agent::rescan_soon(std::uint32_t pid, std::uint64_t noticed_ns, int attempts) {
+  auto timer = std::make_shared<boost::asio::steady_timer>(io_, 5ms);
+  timer->async_wait([this, timer, pid, noticed_ns, attempts](const boost::system::error_code& error) {
+    if (!error) scan_process(pid, noticed_ns, attempts);
+  });
+}
+
+void Agent::scan_process(std::uint32_t pid, std::uint64_t noticed_ns, int attempts) {
   auto result = finder_->scan_process(pid);
   if (!result) return;
+  if (result->incomplete && attempts > 0) rescan_soon(pid, noticed_ns, attempts - 1);
   learn_containers(result->processes);
   registry_->process_scan(pid, std::move(*result), noticed_ns);
 }
@@ -334,9 +361,7 @@ void Agent::housekeeping() {
 /// Exits whose event found the ring full, or whose process was not in the map.
 void Agent::find_missed_exits() {
   const std::lock_guard lock(collector_mutex_);
-  for (const model::ProcessKey& process : collector_->counted_processes()) {
-    if (!is_alive(process)) collector_->process_ended(process);
-  }
+  collector_->find_ended(is_alive);
 }
 
 // ---- attribute -------------------------------------------------------------------------------------

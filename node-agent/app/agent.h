@@ -69,11 +69,12 @@ class Agent {
   void every(boost::asio::steady_timer& timer, std::chrono::nanoseconds interval,
              void (Agent::*action)());
   void on_mappings();
+  void rescan_soon(std::uint32_t pid, std::uint64_t noticed_ns, int attempts);
   void on_lifecycle();
   void on_lifecycle_event(const event_header& header, std::size_t size);
   void on_comm_created(const comm_event& event);
   void scan_host();
-  void scan_process(std::uint32_t pid, std::uint64_t noticed_ns);
+  void scan_process(std::uint32_t pid, std::uint64_t noticed_ns, int attempts = 3);
   void learn_containers(const std::vector<model::Process>& processes);
   void housekeeping();
   void find_missed_exits();

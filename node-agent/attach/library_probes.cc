@@ -40,6 +40,13 @@ Status LibraryProbes::attach(const LibraryTarget& target, int fd) {
   return {};
 }
 
+LibraryProbes::~LibraryProbes() {
+  std::vector<UprobeLink> all;
+  for (auto& [file, links] : links_)
+    for (UprobeLink& link : links) all.push_back(std::move(link));
+  reaper_.close(std::move(all));
+}
+
 void LibraryProbes::detach(const model::FileKey& file) {
   const auto it = links_.find(file);
   if (it == links_.end()) return;

@@ -28,6 +28,9 @@ struct LibraryTarget {
 class LibraryProbes {
  public:
   LibraryProbes(const BpfObject& bpf, model::AttachMethod method) : bpf_(bpf), method_(method) {}
+  ~LibraryProbes();  ///< returns when all probes are gone
+  LibraryProbes(const LibraryProbes&) = delete;
+  LibraryProbes& operator=(const LibraryProbes&) = delete;
 
   /// Attaches all points through the open file `fd` (borrowed), or none. A file that is attached
   /// already stays as it is.

@@ -35,7 +35,8 @@ class UprobeLink {
   static Result<UprobeLink> create(model::AttachMethod method, const ProgramSet& programs,
                                    const std::string& path, std::span<const ProbeTarget> targets);
 
-  std::size_t descriptors() const { return fds_.size(); }
+  /// Gives up the descriptors; the probes go when they are closed.
+  std::vector<UniqueFd> release() { return std::move(fds_); }
 
  private:
   explicit UprobeLink(std::vector<UniqueFd> fds) : fds_(std::move(fds)) {}

@@ -11,6 +11,8 @@
 namespace ingero::collect {
 namespace {
 
+constexpr std::size_t kMaxRetired = 8192;  // cgroup x function x direction; about 10 MB
+
 model::CallTotals to_totals(const call_stats& stats) {
   model::CallTotals totals;
   totals.calls = stats.calls;
@@ -73,7 +75,41 @@ void CallCollector::process_executed(const model::ProcessKey& process, std::uint
   for (const comm_key& key : old) bpf_map_delete_elem(handles_.comms, &key);
 }
 
+void CallCollector::find_ended(const std::function<bool(const model::ProcessKey&)>& is_alive) {
+  for_each_entry<process_key, std::uint64_t>(
+      handles_.processes, [&](const process_key& key, std::uint64_t) {
+        const model::ProcessKey process{key.tgid, key.start_ns};
+        if (!is_alive(process)) ended_.insert(process);
+      });
+  for_each_entry<call_key, call_stats>(handles_.calls, [&](const call_key& key, const call_stats&) {
+    const model::ProcessKey process{key.tgid, key.process_start_ns};
+    if (key.tgid != 0 && !ended_.contains(process) && !is_alive(process)) ended_.insert(process);
+  });
+}
+
+void CallCollector::retire(const Place& place, const model::CallTotals& totals) {
+  Retired& retired = retired_[place];
+  retired.totals.add(totals);
+  retired.changed = rounds_;
+}
+
+/// A node that starts containers for months must not remember them all: the longest unchanged go first,
+/// and their calls are reported as such.
+void CallCollector::bound_retired() {
+  if (retired_.size() <= kMaxRetired) return;
+  std::vector<std::pair<std::uint64_t, Place>> by_age;
+  for (const auto& [place, retired] : retired_) by_age.emplace_back(retired.changed, place);
+  const auto surplus = static_cast<std::ptrdiff_t>(retired_.size() - kMaxRetired * 3 / 4);
+  std::nth_element(by_age.begin(), by_age.begin() + surplus, by_age.end());
+  for (auto it = by_age.begin(); it != by_age.begin() + surplus; ++it) {
+    const auto found = retired_.find(it->second);
+    forgotten_calls_ += found->second.totals.calls;
+    retired_.erase(found);
+  }
+}
+
 void CallCollector::read(model::Snapshot& snapshot) {
+  ++rounds_;
   read_communicators(snapshot);
   read_unscaled(snapshot);
   read_calls(snapshot);
@@ -132,7 +168,9 @@ void CallCollector::read_unscaled(model::Snapshot& snapshot) {
         const auto it = resolved_.find(id);
         const std::uint64_t ranks = it == resolved_.end() ? 1 : it->second.nranks;
         if (has_ended(key.call.tgid, key.call.process_start_ns)) {
-          retired_[{key.call.cgroup_id, key.call.function, key.call.direction}].bytes += bytes * ranks;
+          model::CallTotals totals;
+          totals.bytes = bytes * ranks;
+          retire({key.call.cgroup_id, key.call.function, key.call.direction}, totals);
           done.push_back(key);
           return;
         }
@@ -149,12 +187,11 @@ void CallCollector::read_unscaled(model::Snapshot& snapshot) {
 
 void CallCollector::read_calls(model::Snapshot& snapshot) {
   std::vector<call_key> done;
-  std::unordered_set<model::ProcessKey, model::IdentityHash> counted;
   for_each_entry<call_key, call_stats>(
       handles_.calls, [&](const call_key& key, const call_stats& stats) {
         const Place place{key.cgroup_id, key.function, key.direction};
         if (has_ended(key.tgid, key.process_start_ns)) {
-          retired_[place].add(to_totals(stats));
+          retire(place, to_totals(stats));
           done.push_back(key);
           return;
         }
@@ -165,16 +202,15 @@ void CallCollector::read_calls(model::Snapshot& snapshot) {
         series.direction = static_cast<std::uint8_t>(key.direction);
         series.totals = to_totals(stats);
         snapshot.calls.push_back(std::move(series));
-        if (key.tgid != 0) counted.insert(snapshot.calls.back().process);
       });
   for (const call_key& key : done) bpf_map_delete_elem(handles_.calls, &key);
-  counted_.assign(counted.begin(), counted.end());
-  for (const auto& [place, totals] : retired_) {
+  bound_retired();
+  for (const auto& [place, retired] : retired_) {
     model::CallSeries series;
     series.cgroup = static_cast<model::CgroupId>(std::get<0>(place));
     series.function = std::get<1>(place);
     series.direction = static_cast<std::uint8_t>(std::get<2>(place));
-    series.totals = totals;
+    series.totals = retired.totals;
     snapshot.calls.push_back(std::move(series));
   }
 }
@@ -204,6 +240,7 @@ void CallCollector::read_losses(model::Snapshot& snapshot) const {
     bpf_map_lookup_elem(handles_.losses, &index, &value);
     (loss.event ? snapshot.events_lost : snapshot.unattributed_calls)[loss.name] = value;
   }
+  snapshot.unattributed_calls["ended_container_forgotten"] = forgotten_calls_;
 }
 
 void CallCollector::free_ended_streams() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <tuple>
 #include <unordered_map>
@@ -40,8 +41,8 @@ class CallCollector {
 
   std::size_t ended_waiting() const { return ended_.size(); }
 
-  /// Processes that have counters; for finding those whose exit was never reported.
-  std::vector<model::ProcessKey> counted_processes() const { return counted_; }
+  /// Looks for processes whose exit was never reported (lost event, gone before they were watched).
+  void find_ended(const std::function<bool(const model::ProcessKey&)>& is_alive);
 
  private:
   using Place = std::tuple<std::uint64_t, std::uint16_t, std::uint16_t>;  // cgroup, function, direction
@@ -57,6 +58,8 @@ class CallCollector {
   void read_errors(model::Snapshot& snapshot);
   void read_losses(model::Snapshot& snapshot) const;
   void free_ended();
+  void retire(const Place& place, const model::CallTotals& totals);
+  void bound_retired();
   void free_ended_streams();
   bool has_ended(std::uint32_t tgid, std::uint64_t start_ns) const {
     return ended_.contains({tgid, start_ns});
@@ -67,10 +70,15 @@ class CallCollector {
   const Clock& clock_;
   const CommLayouts* layouts_ = nullptr;
   std::unordered_set<model::ProcessKey, model::IdentityHash> ended_;
-  std::map<Place, model::CallTotals> retired_;
+  struct Retired {
+    model::CallTotals totals;
+    std::uint64_t changed = 0;  ///< round of reading in which it last grew
+  };
+  std::map<Place, Retired> retired_;
   std::map<ErrorPlace, std::uint64_t> retired_errors_;
   std::map<std::tuple<std::uint64_t, std::uint64_t, std::uint32_t, std::uint32_t>, Ranks> resolved_;
-  std::vector<model::ProcessKey> counted_;
+  std::uint64_t rounds_ = 0;
+  std::uint64_t forgotten_calls_ = 0;  ///< of cgroups whose totals were dropped to stay bounded
 };
 
 }  // namespace ingero::collect

@@ -104,8 +104,18 @@ void CommLayouts::add_library(std::uint32_t index, std::string_view nccl_version
   if (const auto offset = known_rank_offset(nccl_version)) publish(index, *offset);
 }
 
+std::optional<std::uint32_t> CommLayouts::offset_of(std::uint32_t index) const {
+  const std::lock_guard lock(mutex_);
+  const auto it = offsets_.find(index);
+  if (it == offsets_.end()) return std::nullopt;
+  return it->second;
+}
+
 void CommLayouts::publish(std::uint32_t index, std::uint32_t rank_offset) {
-  offsets_[index] = rank_offset;
+  {
+    const std::lock_guard lock(mutex_);
+    offsets_[index] = rank_offset;
+  }
   const comm_layout layout{rank_offset, 0};
   bpf_map_update_elem(handles_.layouts, &index, &layout, BPF_ANY);
 }
@@ -113,7 +123,7 @@ void CommLayouts::publish(std::uint32_t index, std::uint32_t rank_offset) {
 bool CommLayouts::calibrate(std::uint32_t index, std::uint32_t pid, std::uint64_t comm,
                             CommRanks expected) {
   if (index == 0) return false;
-  if (offsets_.contains(index)) return true;
+  if (offset_of(index)) return true;
   // Small numbers stand everywhere in the structure; one rank of one or two proves nothing.
   if (!plausible(expected)) return false;
   const auto offset = find_ranks(read_comm(pid, comm), expected);
@@ -124,10 +134,10 @@ bool CommLayouts::calibrate(std::uint32_t index, std::uint32_t pid, std::uint64_
 
 std::optional<CommRanks> CommLayouts::read(std::uint32_t index, std::uint32_t pid,
                                            std::uint64_t comm) const {
-  const auto it = offsets_.find(index);
-  if (it == offsets_.end()) return std::nullopt;
+  const auto offset = offset_of(index);
+  if (!offset) return std::nullopt;
   char bytes[8];
-  if (!read_memory(pid, comm + it->second, bytes, sizeof(bytes))) return std::nullopt;
+  if (!read_memory(pid, comm + *offset, bytes, sizeof(bytes))) return std::nullopt;
   const CommRanks ranks = ranks_at(bytes);
   if (!plausible(ranks)) return std::nullopt;
   return ranks;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <optional>
 #include <string_view>
 #include <unordered_map>
@@ -20,7 +21,7 @@ struct CommRanks {
 std::optional<std::uint32_t> known_rank_offset(std::string_view nccl_version);
 
 /// Where each library file keeps rank and size in its communicators: from the table of releases, or
-/// found in the first communicator whose rank, size and id the arguments told.
+/// found in the first communicator whose rank, size and id the arguments told. Thread safe.
 class CommLayouts {
  public:
   explicit CommLayouts(const model::BpfHandles& handles) : handles_(handles) {}
@@ -37,8 +38,10 @@ class CommLayouts {
 
  private:
   void publish(std::uint32_t index, std::uint32_t rank_offset);
+  std::optional<std::uint32_t> offset_of(std::uint32_t index) const;
 
   model::BpfHandles handles_;
+  mutable std::mutex mutex_;
   std::unordered_map<std::uint32_t, std::uint32_t> offsets_;  ///< library index -> rank offset
 };
 

@@ -54,7 +54,10 @@ ScanResult LibraryFinder::sort_out(const std::vector<FileMapping>& mappings) {
   ScanResult result;
   std::map<model::ProcessKey, model::Process> processes;
   for (const FileMapping& mapping : mappings) {
-    if (!traced_.contains(mapping.file) && judge(mapping, result) != Verdict::kTraced) continue;
+    const Verdict verdict =
+        traced_.contains(mapping.file) ? Verdict::kTraced : judge(mapping, result);
+    result.incomplete |= verdict == Verdict::kRetry;
+    if (verdict != Verdict::kTraced) continue;
     model::Process& process = processes[mapping.process];
     process.key = mapping.process;
     process.cgroup = mapping.cgroup;

@@ -29,6 +29,7 @@ struct ScanResult {
   std::vector<FoundLibrary> found;        ///< seen for the first time, or to be attached again
   std::vector<model::Process> processes;  ///< those that map at least one traced file
   std::set<std::string> traced_paths;     ///< as the processes see the traced files
+  bool incomplete = false;  ///< a mapping changed while it was looked at: scan again soon
   std::vector<model::Refusal> refusals;   ///< candidates that cannot be traced, and why
 };
 
