@@ -104,8 +104,13 @@ LibraryFinder::Verdict LibraryFinder::judge(const FileMapping& mapping, ScanResu
 
 Result<UniqueFd> LibraryFinder::open(const FileMapping& mapping) const {
   const auto pid = static_cast<pid_t>(mapping.process.tgid);
+  // The kernel marks the path of a file that was removed or replaced. What stands there now is another
+  // file, most likely; its identity tells.
+  std::string_view path = mapping.path;
+  constexpr std::string_view kDeleted = " (deleted)";
+  if (path.ends_with(kDeleted)) path.remove_suffix(kDeleted.size());
   const auto by = [&](OpenMethod method) {
-    return open_mapped_file(pid, mapping.start, mapping.end, mapping.path, method);
+    return open_mapped_file(pid, mapping.start, mapping.end, path, method);
   };
   switch (preference_) {
     case OpenPreference::kMapFiles: return by(OpenMethod::kMapFiles);

@@ -3,8 +3,6 @@
 // probe, with an empty entry probe, an empty pair, and with the agent's full accounting by each method.
 // The functions are those of the stub libraries, so that they begin as the real ones do.
 #include <bpf/libbpf.h>
-#include <dlfcn.h>
-#include <fcntl.h>
 #include <time.h>
 
 #include <algorithm>
@@ -18,12 +16,13 @@
 #include "attach/bpf_object.h"
 #include "attach/bpf_skeleton.h"
 #include "attach/library_probes.h"
-#include "discover/library_image.h"
+#include "stub_library.h"
 
 namespace {
 
 using namespace ingero;
 using model::AttachMethod;
+using testing::StubLibrary;
 
 constexpr int kCalls = 100000;
 int rounds = 9;
@@ -49,32 +48,6 @@ double cost_ns(const Call& call) {
   const double start = thread_cpu_ns();
   for (int i = 0; i < kCalls; ++i) call.once();
   return (thread_cpu_ns() - start) / kCalls;
-}
-
-struct Library {
-  std::string path;
-  UniqueFd fd;
-  discover::LibraryImage image;
-  void* handle = nullptr;
-
-  std::uint64_t offset_of(const std::string& symbol) const {
-    for (const auto& point : image.points)
-      if (point.function->symbol == symbol) return point.file_offset;
-    die("no probe point for " + symbol);
-  }
-};
-
-Library open_library(const std::string& path) {
-  Library library;
-  library.path = path;
-  library.fd = UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!library.fd) die("open " + path);
-  auto image = discover::inspect_library(library.fd.get(), path);
-  if (!image || !*image) die("inspect " + path);
-  library.image = std::move(**image);
-  library.handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!library.handle) die(::dlerror());
-  return library;
 }
 
 /// An empty program: what a probe costs before anything is done in it.
@@ -123,35 +96,23 @@ double median(std::vector<double> values) {
 }
 
 void sample_probe(Samples& samples, const std::string& name, AttachMethod method,
-                  const attach::ProgramSet& programs, const Library& library,
+                  const attach::ProgramSet& programs, const StubLibrary& library,
                   const std::string& symbol, std::uint64_t cookie, const Call& call) {
-  const attach::ProbeTarget target{library.offset_of(symbol), cookie};
+  const attach::ProbeTarget target{library.point(symbol).file_offset, cookie};
   const auto link = attach::UprobeLink::create(
-      method, programs, "/proc/self/fd/" + std::to_string(library.fd.get()), {&target, 1});
+      method, programs, "/proc/self/fd/" + std::to_string(library.fd()), {&target, 1});
   if (!link) die(link.error().message());
   samples[name].push_back(cost_ns(call));
 }
 
-std::uint64_t cookie_of(const Library& library, const std::string& symbol) {
-  for (const auto& point : library.image.points)
-    if (point.function->symbol == symbol) return point.function->cookie;
-  return 0;
-}
-
-api_family family_of(const Library& library, const std::string& symbol) {
-  for (const auto& point : library.image.points)
-    if (point.function->symbol == symbol) return point.function->family;
-  return API_FAMILY_NONE;
-}
-
-void measure(const std::string& title, const Library& library, const std::string& symbol,
+void measure(const std::string& title, const StubLibrary& library, const std::string& symbol,
              const Call& call) {
   EmptyProbe perf(AttachMethod::kPerf), multi(AttachMethod::kMulti), session(AttachMethod::kSession);
   auto agent_session = load_agent(AttachMethod::kSession);
   auto agent_multi = load_agent(AttachMethod::kMulti);
   auto agent_perf = load_agent(AttachMethod::kPerf);
-  const auto family = family_of(library, symbol);
-  const auto cookie = cookie_of(library, symbol);
+  const auto family = library.point(symbol).function->family;
+  const auto cookie = library.point(symbol).function->cookie;
   Samples samples;
   for (int round = 0; round < rounds; ++round) {
     samples["1 no probe"].push_back(cost_ns(call));
@@ -173,7 +134,7 @@ void measure(const std::string& title, const Library& library, const std::string
   for (const auto& [name, values] : samples) {
     const double value = median(values);
     std::printf("  %-36s %8.0f ns   %5.2fx the empty uprobe\n", name.c_str() + 2, value,
-                (value - (name[0] == '1' ? 0 : 0)) / empty);
+                value / empty);
   }
   std::printf("  (ratios of whole calls; the call itself takes %.0f ns)\n", bare);
 }
@@ -186,16 +147,15 @@ int main(int argc, char** argv) {
   if (argc > 2) rounds = std::max(1, std::atoi(argv[2]));
   for (const std::string variant : {"push", "endbr"}) {
     const std::string folder = std::string(argv[1]) + "/" + variant;
-    const Library cudart = open_library(folder + "/libcudart.so.13");
-    const Library nccl = open_library(folder + "/libnccl.so.2");
-    const auto memcpy_fn = reinterpret_cast<int (*)(void*, const void*, std::size_t, int)>(
-        ::dlsym(cudart.handle, "cudaMemcpy"));
-    const auto reduce_fn = reinterpret_cast<int (*)(const void*, void*, std::size_t, int, int, void*, void*)>(
-        ::dlsym(nccl.handle, "ncclAllReduce"));
-    const auto init_fn = reinterpret_cast<int (*)(void**, int, int*)>(::dlsym(nccl.handle, "ncclCommInitAll"));
+    const auto cudart = StubLibrary::load(folder + "/libcudart.so.13");
+    const auto nccl = StubLibrary::load(folder + "/libnccl.so.2");
+    auto* memcpy_fn = cudart.function<int(void*, const void*, std::size_t, int)>("cudaMemcpy");
+    auto* reduce_fn =
+        nccl.function<int(const void*, void*, std::size_t, int, int, void*, void*)>("ncclAllReduce");
+    auto* init_fn = nccl.function<int(void**, int, int*)>("ncclCommInitAll");
     void* comm = nullptr;
     int device = 0;
-    if (!memcpy_fn || !reduce_fn || !init_fn || init_fn(&comm, 1, &device) != 0) die("stub library");
+    if (init_fn(&comm, 1, &device) != 0) die("stub library");
     static char a[64], b[64];
     measure("cudaMemcpy, first instruction " + variant, cudart, "cudaMemcpy",
             {"cudaMemcpy", [&] { memcpy_fn(a, b, 64, 1); }});

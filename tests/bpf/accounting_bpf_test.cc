@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel's counters against what this very process has called.
+#include <bpf/bpf.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <map>
+#include <thread>
+
+#include "attach/library_probes.h"
+#include "base/clock.h"
+#include "collect/call_collector.h"
+#include "collect/event_reader.h"
+#include "stub_library.h"
+
+namespace ingero {
+namespace {
+
+using model::AttachMethod;
+using testing::StubLibrary;
+
+using Memcpy = int(void*, const void*, std::size_t, int);
+using Memcpy2D = int(void*, std::size_t, const void*, std::size_t, std::size_t, std::size_t, int);
+using AllReduce = int(const void*, void*, std::size_t, int, int, void*, void*);
+using AllGather = int(const void*, void*, std::size_t, int, void*, void*);
+using InitAll = int(void**, int, int*);
+using Synchronize = int(void*);
+
+constexpr int kFloat32 = 7;
+constexpr int kBfloat16 = 9;
+
+const std::string kStubs = INGERO_STUBS;
+
+/// Programs loaded by one method, attached to one stub library in this process.
+class Accounting : public ::testing::TestWithParam<AttachMethod> {
+ protected:
+  void SetUp() override {
+    attach::BpfOptions options;
+    options.method = GetParam();
+    options.settings.entry_only = GetParam() == AttachMethod::kEntryOnly;
+    options.settings.stream_calls = 1;
+    options.call_ring_bytes = 1 << 20;
+    auto bpf = attach::BpfObject::create(options);
+    ASSERT_TRUE(bpf) << bpf.error().message();
+    bpf_ = std::move(*bpf);
+    probes_ = std::make_unique<attach::LibraryProbes>(*bpf_, GetParam());
+    collector_ = std::make_unique<collect::CallCollector>(bpf_->handles(), clock_);
+  }
+
+  /// Only what the test calls: to take a perf uprobe away costs up to 0.2 s.
+  void attach(const StubLibrary& library, std::initializer_list<const char*> symbols) {
+    attach::LibraryTarget target{{1, 1, static_cast<std::uint64_t>(library.fd())}, 0, {}};
+    for (const char* symbol : symbols) {
+      const auto& point = library.point(symbol);
+      target.points.push_back({point.function, point.file_offset});
+    }
+    const auto status = probes_->attach(target, library.fd());
+    ASSERT_TRUE(status) << status.error().message();
+    file_ = target.file;
+  }
+
+  model::Snapshot read() {
+    model::Snapshot snapshot;
+    collector_->read(snapshot);
+    return snapshot;
+  }
+
+  /// This process's totals of an operation (all of its symbols).
+  model::CallTotals totals(const std::string& operation, int direction = -1) {
+    model::CallTotals sum;
+    for (const auto& series : read().calls) {
+      const auto* function = model::find_api_function(series.function);
+      if (function->operation != operation || series.process.tgid != static_cast<unsigned>(::getpid()))
+        continue;
+      if (direction < 0 || series.direction == direction) sum.add(series.totals);
+    }
+    return sum;
+  }
+
+  bool entry_only() const { return GetParam() == AttachMethod::kEntryOnly; }
+
+  Clock clock_;
+  std::unique_ptr<attach::BpfObject> bpf_;
+  std::unique_ptr<attach::LibraryProbes> probes_;
+  std::unique_ptr<collect::CallCollector> collector_;
+  model::FileKey file_;
+};
+
+TEST_P(Accounting, CopiesAreCountedWithBytesAndDirection) {
+  const auto library = StubLibrary::load(kStubs + "/push/libcudart.so.13");
+  attach(library, {"cudaMemcpy", "cudaMemcpy2D"});
+  auto* copy = library.function<Memcpy>("cudaMemcpy");
+  auto* copy_2d = library.function<Memcpy2D>("cudaMemcpy2D");
+  char a[64], b[64];
+  for (int i = 0; i < 10; ++i) copy(a, b, 48, COPY_H2D);
+  for (int i = 0; i < 3; ++i) copy(a, b, 16, COPY_D2H);
+  copy_2d(a, 8, b, 8, 4, 5, COPY_D2D);
+  EXPECT_EQ(totals("cudaMemcpy", COPY_H2D).calls, 10u);
+  EXPECT_EQ(totals("cudaMemcpy", COPY_D2H).calls, 3u);
+  EXPECT_EQ(totals("cudaMemcpy2D", COPY_D2D).calls, 1u);
+  if (entry_only()) return;  // sizes count only for calls known to have succeeded
+  EXPECT_EQ(totals("cudaMemcpy", COPY_H2D).bytes, 480u);
+  EXPECT_EQ(totals("cudaMemcpy", COPY_D2H).bytes, 48u);
+  EXPECT_EQ(totals("cudaMemcpy2D", COPY_D2D).bytes, 20u);
+}
+
+TEST_P(Accounting, ThreadsThatCallAtTheSameTimeLoseNothing) {
+  const auto library = StubLibrary::load(kStubs + "/push/libcudart.so.13");
+  attach(library, {"cudaMemcpy"});
+  auto* copy = library.function<Memcpy>("cudaMemcpy");
+  constexpr std::uint64_t kThreads = 4, kCalls = 20000;
+  std::vector<std::thread> threads;
+  for (std::uint64_t i = 0; i < kThreads; ++i) {
+    threads.emplace_back([copy] {
+      char a[8], b[8];
+      for (std::uint64_t call = 0; call < kCalls; ++call) copy(a, b, 8, COPY_H2D);
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(totals("cudaMemcpy").calls, kThreads * kCalls);
+}
+
+TEST_P(Accounting, ADetachedFileIsCountedNoMore) {
+  const auto library = StubLibrary::load(kStubs + "/push/libcudart.so.13");
+  attach(library, {"cudaMemcpy"});
+  auto* copy = library.function<Memcpy>("cudaMemcpy");
+  char a[8], b[8];
+  copy(a, b, 8, COPY_H2D);
+  probes_->detach(file_);
+  probes_.reset();  // waits until the background has closed them
+  copy(a, b, 8, COPY_H2D);
+  EXPECT_EQ(totals("cudaMemcpy").calls, 1u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Method, Accounting,
+                         ::testing::Values(AttachMethod::kSession, AttachMethod::kMulti,
+                                           AttachMethod::kPerf, AttachMethod::kEntryOnly),
+                         [](const auto& method) { return std::string(to_string(method.param)); });
+
+class Counters : public Accounting {};
+
+TEST_P(Counters, EachCallLiesInTheBucketThatTheReaderExpects) {
+  const auto library = StubLibrary::load(kStubs + "/push/libcudart.so.13");
+  attach(library, {"cudaMemcpy"});
+  auto* copy = library.function<Memcpy>("cudaMemcpy");
+  model::DurationCounts expected{};
+  auto reader = collect::EventReader::create(
+      bpf_->handles().call_events, [&](const event_header& header, std::size_t size) {
+        const auto* call = collect::event_as<call_event>(header, size);
+        ASSERT_NE(call, nullptr);
+        if (call->header.tgid == static_cast<unsigned>(::getpid()))
+          ++expected[model::duration_bucket(call->duration_ns)];
+      });
+  ASSERT_TRUE(reader);
+  char a[8], b[8];
+  for (int i = 0; i < 2000; ++i) copy(a, b, 8, COPY_H2D);
+  (*reader)->consume();
+  EXPECT_EQ(totals("cudaMemcpy").durations, expected);
+}
+
+TEST_P(Counters, SizesOfCopiesLieInTheirBuckets) {
+  const auto library = StubLibrary::load(kStubs + "/push/libcudart.so.13");
+  attach(library, {"cudaMemcpy"});
+  auto* copy = library.function<Memcpy>("cudaMemcpy");
+  model::SizeCounts expected{};
+  for (const std::size_t size : {0u, 1u, 1024u, 1025u, 4096u, 4097u, 1u << 20, (1u << 20) + 1}) {
+    copy(nullptr, nullptr, size, COPY_H2D);
+    std::size_t bucket = 0;
+    while (static_cast<double>(size) > model::size_bucket_end(bucket)) ++bucket;
+    ++expected[bucket];
+  }
+  EXPECT_EQ(totals("cudaMemcpy").sizes, expected);
+}
+
+TEST_P(Counters, ForgedSizesAreCountedAsCallsWithoutBytes) {
+  const auto library = StubLibrary::load(kStubs + "/push/libcudart.so.13");
+  attach(library, {"cudaMemcpy", "cudaMemcpy2D"});
+  auto* copy = library.function<Memcpy>("cudaMemcpy");
+  auto* copy_2d = library.function<Memcpy2D>("cudaMemcpy2D");
+  copy(nullptr, nullptr, ~std::size_t{0}, COPY_H2D);
+  copy_2d(nullptr, 1, nullptr, 1, 1ULL << 40, 1ULL << 40, COPY_H2D);
+  copy(nullptr, nullptr, 100, 77);
+  EXPECT_EQ(totals("cudaMemcpy").calls, 2u);
+  EXPECT_EQ(totals("cudaMemcpy").bytes, 100u);
+  EXPECT_EQ(totals("cudaMemcpy", COPY_UNKNOWN).calls, 1u);
+  EXPECT_EQ(totals("cudaMemcpy2D").bytes, 0u);
+  EXPECT_EQ(read().unattributed_calls["forged_size"], 2u);
+}
+
+TEST_P(Counters, ACommunicatorMakesSharesOfARankIntoMessageSizes) {
+  const auto library = StubLibrary::load(kStubs + "/push/libnccl.so.2");
+  attach(library, {"ncclCommInitAll", "ncclGetUniqueId", "ncclAllGather", "ncclAllReduce"});
+  void* comms[4] = {};
+  int devices[4] = {0, 1, 2, 3};
+  ASSERT_EQ(library.function<InitAll>("ncclCommInitAll")(comms, 4, devices), 0);
+  library.function<AllGather>("ncclAllGather")(nullptr, nullptr, 100, kBfloat16, comms[2], nullptr);
+  library.function<AllReduce>("ncclAllReduce")(nullptr, nullptr, 100, kFloat32, 0, comms[1], nullptr);
+  EXPECT_EQ(totals("ncclAllGather").bytes, 100u * 2 * 4);
+  EXPECT_EQ(totals("ncclAllReduce").bytes, 100u * 4);
+  const auto snapshot = read();
+  ASSERT_EQ(snapshot.communicators.size(), 4u);
+  for (const auto& comm : snapshot.communicators) {
+    EXPECT_EQ(comm.nranks, 4u);
+    EXPECT_EQ(comm.handle, reinterpret_cast<std::uint64_t>(comms[comm.rank]));
+    EXPECT_EQ(comm.id_hash, snapshot.communicators[0].id_hash);
+    EXPECT_EQ(comm.collectives, comm.rank == 1 || comm.rank == 2 ? 1u : 0u);
+  }
+}
+
+TEST_P(Counters, SharesOfAnUnknownCommunicatorAreScaledWhenItsSizeIsLearned) {
+  const auto library = StubLibrary::load(kStubs + "/push/libnccl.so.2");
+  void* comms[4] = {};
+  int devices[4] = {0, 1, 2, 3};
+  ASSERT_EQ(library.function<InitAll>("ncclCommInitAll")(comms, 4, devices), 0);
+  attach(library, {"ncclAllGather"});  // too late to see the communicators being made, and no layout is known
+  auto* gather = library.function<AllGather>("ncclAllGather");
+  gather(nullptr, nullptr, 100, kBfloat16, comms[3], nullptr);
+  EXPECT_EQ(totals("ncclAllGather").bytes, 200u);
+  EXPECT_EQ(read().unattributed_calls["unknown_communicator"], 1u);
+  collect::CommLayouts layouts(bpf_->handles());
+  collector_->set_resolver(&layouts);
+  layouts.add_library(0, "2.28.9");  // index 0 stands for "none": nothing is learned from it
+  EXPECT_EQ(totals("ncclAllGather").bytes, 200u);
+}
+
+TEST_P(Counters, ASynchronizeOfTheSameStreamMakesABarrier) {
+  const auto nccl = StubLibrary::load(kStubs + "/push/libnccl.so.2");
+  const auto cudart = StubLibrary::load(kStubs + "/push/libcudart.so.13");
+  attach(nccl, {"ncclCommInitAll", "ncclAllReduce"});
+  attach(cudart, {"cudaStreamSynchronize"});
+  void* comm = nullptr;
+  int device = 0;
+  ASSERT_EQ(nccl.function<InitAll>("ncclCommInitAll")(&comm, 1, &device), 0);
+  auto* reduce = nccl.function<AllReduce>("ncclAllReduce");
+  auto* synchronize = cudart.function<Synchronize>("cudaStreamSynchronize");
+  char stream_a, stream_b;
+  reduce(nullptr, nullptr, 1, kFloat32, 0, comm, &stream_a);
+  synchronize(&stream_b);
+  EXPECT_EQ(totals("ncclAllReduce").barriers, 0u);
+  synchronize(&stream_a);
+  synchronize(&stream_a);
+  EXPECT_EQ(totals("ncclAllReduce").barriers, 1u);
+}
+
+TEST_P(Counters, EndedProcessesLeaveTheirTotalsAndNoMapEntries) {
+  const auto library = StubLibrary::load(kStubs + "/push/libcudart.so.13");
+  attach(library, {"cudaMemcpy"});
+  auto* copy = library.function<Memcpy>("cudaMemcpy");
+  char a[8], b[8];
+  copy(a, b, 8, COPY_H2D);
+  const auto before = read();
+  ASSERT_EQ(before.calls.size(), 1u);
+  collector_->process_ended(before.calls[0].process);
+  const auto after = read();
+  ASSERT_EQ(after.calls.size(), 1u);
+  EXPECT_EQ(after.calls[0].process.tgid, 0u);
+  EXPECT_EQ(after.calls[0].totals.calls, 1u);
+  const auto again = read();
+  EXPECT_EQ(again.calls[0].totals.bytes, 8u);
+  call_key key{};
+  EXPECT_NE(bpf_map_get_next_key(bpf_->handles().calls, nullptr, &key), 0) << "the map is not empty";
+}
+
+INSTANTIATE_TEST_SUITE_P(Method, Counters, ::testing::Values(AttachMethod::kSession, AttachMethod::kPerf),
+                         [](const auto& method) { return std::string(to_string(method.param)); });
+
+}  // namespace
+}  // namespace ingero

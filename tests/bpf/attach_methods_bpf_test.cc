@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "attach/bpf_object.h"
+
+namespace ingero::attach {
+namespace {
+
+TEST(AttachMethods, EachMethodIsTriedOnAFunctionOfOurOwnAndSaysWhyItFails) {
+  const auto trials = try_attach_methods();
+  ASSERT_EQ(trials.size(), 3u);
+  EXPECT_EQ(trials[0].method, model::AttachMethod::kSession);
+  bool any = false;
+  for (const MethodTrial& trial : trials) {
+    any |= trial.works;
+    EXPECT_EQ(trial.works, trial.detail.empty()) << to_string(trial.method) << ": " << trial.detail;
+  }
+  EXPECT_TRUE(any);
+}
+
+TEST(AttachMethods, AChildUnderSeccompIsLookedAtAndNotGuessed) {
+  for (const MethodTrial& trial : try_attach_methods()) {
+    if (!trial.works) continue;
+    const SeccompTrial seccomp = try_return_probe_under_seccomp(trial.method);
+    EXPECT_TRUE(seccomp.tried) << seccomp.detail;
+    EXPECT_EQ(seccomp.survives, seccomp.detail.empty());
+  }
+}
+
+TEST(AttachMethods, AnInstructionThatIsNotThereIsRefusedAsAWhole) {
+  BpfOptions options;
+  options.method = model::AttachMethod::kPerf;
+  auto bpf = BpfObject::create(options);
+  ASSERT_TRUE(bpf) << bpf.error().message();
+  const ProbeTarget nowhere{1ULL << 40, 1};
+  const auto link = UprobeLink::create(model::AttachMethod::kPerf, (*bpf)->programs(API_CUDA_COPY),
+                                       "/proc/self/exe", {&nowhere, 1});
+  ASSERT_FALSE(link);
+  EXPECT_NE(link.error().message().find("attach uprobes (perf)"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace ingero::attach

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "attach/bpf_object.h"
+#include "base/clock.h"
+#include "discover/library_finder.h"
+#include "discover/mapping_scanner.h"
+#include "discover/mapping_watcher.h"
+
+namespace ingero::discover {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string kStub = std::string(INGERO_STUBS) + "/push/libcudart.so.13";
+
+/// An executable mapping in this process.
+class Mapping {
+ public:
+  explicit Mapping(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    address_ = ::mmap(nullptr, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd_.get(), 0);
+  }
+  ~Mapping() { ::munmap(address_, 4096); }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  int fd() const { return fd_.get(); }
+  std::uint64_t address() const { return reinterpret_cast<std::uint64_t>(address_); }
+
+ private:
+  UniqueFd fd_;
+  void* address_;
+};
+
+class Discover : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto bpf = attach::BpfObject::create({});
+    ASSERT_TRUE(bpf) << bpf.error().message();
+    bpf_ = std::move(*bpf);
+    scanner_ = std::make_unique<MappingScanner>(bpf_->handles());
+    folder_ = fs::temp_directory_path() / ("ingero-discover-" + std::to_string(::getpid()));
+    fs::create_directories(folder_);
+  }
+  void TearDown() override {
+    for (const auto& mount : mounts_) ::umount2(mount.c_str(), MNT_DETACH);
+    fs::remove_all(folder_);
+  }
+  /// Mounts an overlay over `lower` with its own upper folder; returns the mount point.
+  fs::path overlay(const std::string& name, const fs::path& lower) {
+    const fs::path upper = folder_ / (name + ".upper"), work = folder_ / (name + ".work"),
+                   merged = folder_ / name;
+    for (const auto& path : {upper, work, merged}) fs::create_directories(path);
+    const std::string options =
+        "lowerdir=" + lower.string() + ",upperdir=" + upper.string() + ",workdir=" + work.string();
+    EXPECT_EQ(::mount("overlay", merged.c_str(), "overlay", 0, options.c_str()), 0) << errno;
+    mounts_.push_back(merged);
+    return merged;
+  }
+  const FileMapping* find(const std::vector<FileMapping>& mappings, std::uint64_t address) {
+    const auto it = std::find_if(mappings.begin(), mappings.end(), [&](const FileMapping& mapping) {
+      return mapping.start <= address && address < mapping.end;
+    });
+    return it == mappings.end() ? nullptr : &*it;
+  }
+
+  std::unique_ptr<attach::BpfObject> bpf_;
+  std::unique_ptr<MappingScanner> scanner_;
+  fs::path folder_;
+  std::vector<fs::path> mounts_;
+};
+
+TEST_F(Discover, OverlayMountsOfOneLowerFileAreOneFile) {
+  fs::create_directories(folder_ / "lower");
+  fs::copy_file(kStub, folder_ / "lower/libcudart.so");
+  const Mapping one(overlay("a", folder_ / "lower") / "libcudart.so");
+  const Mapping two(overlay("b", folder_ / "lower") / "libcudart.so");
+  struct stat first {}, second {};
+  ASSERT_EQ(::fstat(one.fd(), &first), 0);
+  ASSERT_EQ(::fstat(two.fd(), &second), 0);
+  EXPECT_NE(first.st_dev, second.st_dev) << "stat tells them apart: the trap is set";
+  const auto mappings = scanner_->scan_process(static_cast<std::uint32_t>(::getpid()));
+  ASSERT_TRUE(mappings) << mappings.error().message();
+  const auto* a = find(*mappings, one.address());
+  const auto* b = find(*mappings, two.address());
+  ASSERT_TRUE(a && b);
+  EXPECT_EQ(a->file, b->file);
+  EXPECT_EQ(*scanner_->identity_of(two.fd()), a->file);
+}
+
+TEST_F(Discover, ACopiedUpFileIsAnotherFile) {
+  fs::create_directories(folder_ / "lower");
+  fs::copy_file(kStub, folder_ / "lower/libcudart.so");
+  const auto merged = overlay("a", folder_ / "lower");
+  const UniqueFd before(::open((merged / "libcudart.so").c_str(), O_RDONLY | O_CLOEXEC));
+  const auto lower = scanner_->identity_of(before.get());
+  std::ofstream(merged / "libcudart.so", std::ios::app) << "x";
+  const UniqueFd after(::open((merged / "libcudart.so").c_str(), O_RDONLY | O_CLOEXEC));
+  const auto upper = scanner_->identity_of(after.get());
+  ASSERT_TRUE(lower && upper);
+  EXPECT_NE(*lower, *upper);
+}
+
+TEST_F(Discover, AScanOfTheHostShowsThisProcessWithItsStartTime) {
+  const Mapping mapping(kStub);
+  const auto mappings = scanner_->scan_all();
+  ASSERT_TRUE(mappings);
+  bool seen = false;
+  for (const FileMapping& found : *mappings) {
+    if (found.process.tgid != static_cast<unsigned>(::getpid()) || found.path != fs::canonical(kStub))
+      continue;
+    seen = true;
+    EXPECT_GT(found.process.start_ns, 0u);
+    EXPECT_LT(found.process.start_ns, system_clock_source().boottime_ns());
+    EXPECT_EQ(found.file_size, fs::file_size(kStub));
+    EXPECT_EQ(found.comm.substr(0, 8), "discover");
+  }
+  EXPECT_TRUE(seen);
+}
+
+TEST_F(Discover, AnUninterestingFileIsLeftOutUntilItsSizeChanges) {
+  const fs::path copy = folder_ / "libother.so";
+  fs::copy_file(kStub, copy);
+  const Mapping mapping(copy);
+  const auto file = *scanner_->identity_of(mapping.fd());
+  scanner_->mark_uninteresting(file, fs::file_size(copy));
+  const auto pid = static_cast<std::uint32_t>(::getpid());
+  EXPECT_EQ(find(*scanner_->scan_process(pid), mapping.address()), nullptr);
+  std::ofstream(copy, std::ios::app) << "x";
+  EXPECT_NE(find(*scanner_->scan_process(pid), mapping.address()), nullptr);
+}
+
+TEST_F(Discover, AGoneProcessGivesAnEmptyAnswer) {
+  const auto mappings = scanner_->scan_process(0x3ffffff);
+  ASSERT_TRUE(mappings) << mappings.error().message();
+  EXPECT_TRUE(mappings->empty());
+}
+
+TEST_F(Discover, ANewMappingIsNoticedAtOnceWithItsTime) {
+  auto watcher = MappingWatcher::create();
+  ASSERT_TRUE(watcher) << watcher.error().message();
+  const std::uint64_t before = system_clock_source().monotonic_ns();
+  const Mapping mapping(kStub);
+  pollfd wait{watcher->descriptor(), POLLIN, 0};
+  ASSERT_EQ(::poll(&wait, 1, 2000), 1);
+  bool lost = false, seen = false;
+  for (const MappingHint& hint : watcher->take(lost)) {
+    if (hint.pid != static_cast<unsigned>(::getpid()) || hint.path != fs::canonical(kStub)) continue;
+    seen = true;
+    EXPECT_GE(hint.time_ns, before);
+    EXPECT_LE(hint.time_ns, system_clock_source().monotonic_ns());
+  }
+  EXPECT_TRUE(seen);
+}
+
+TEST_F(Discover, ALibraryIsFoundOnceAndAgainWhenForgotten) {
+  const Mapping mapping(kStub);
+  LibraryFinder finder(*scanner_, OpenPreference::kAutomatic);
+  const auto pid = static_cast<std::uint32_t>(::getpid());
+  const auto first = finder.scan_process(pid);
+  ASSERT_TRUE(first && first->found.size() == 1);
+  EXPECT_EQ(first->found[0].image.version, "13.0");
+  const auto second = finder.scan_process(pid);
+  ASSERT_TRUE(second);
+  EXPECT_TRUE(second->found.empty());
+  ASSERT_EQ(second->processes.size(), 1u) << "it is still mapped";
+  finder.forget(first->found[0].file);
+  EXPECT_EQ(finder.scan_process(pid)->found.size(), 1u);
+}
+
+TEST_F(Discover, APathThatNamesAnotherFileByNowIsRefused) {
+  const fs::path path = folder_ / "libcudart.so.12";
+  fs::copy_file(kStub, path);
+  const Mapping mapping(path);
+  fs::copy_file(kStub, folder_ / "other");
+  fs::rename(folder_ / "other", path);
+  LibraryFinder finder(*scanner_, OpenPreference::kProcRoot);
+  const auto result = finder.scan_process(static_cast<std::uint32_t>(::getpid()));
+  ASSERT_TRUE(result);
+  EXPECT_TRUE(result->found.empty());
+  ASSERT_EQ(result->refusals.size(), 1u);
+  EXPECT_EQ(result->refusals[0].reason, "identity");
+}
+
+}  // namespace
+}  // namespace ingero::discover
