@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <signal.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <iostream>
@@ -179,6 +181,7 @@ int run(int argc, char** argv) {
 }  // namespace ingero::app
 
 int main(int argc, char** argv) {
+  ::signal(SIGPIPE, SIG_IGN);  // a reader that has gone is an error of write(), with a clean end
   try {
     return ingero::app::run(argc, argv);
   } catch (const std::exception& error) {
