@@ -191,7 +191,11 @@ Result<Config> parse_config(std::string_view yaml, std::string_view name) {
 
 Result<Config> load_config(const std::string& path) {
   const auto text = read_text_file(path, kMaxConfigBytes, kOperation);
-  if (!text) return fail(text.error());
+  if (!text) {
+    Error error = text.error();
+    if (error.hint.empty()) error.hint = "name a YAML file; `ingero reference config` lists its keys";
+    return fail(std::move(error));
+  }
   return parse_config(*text, path);
 }
 
