@@ -126,4 +126,4 @@ class Agent:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGCONT)
             self.process.kill()
-        self.process.wait(30)
+        self.process.wait(120)  # the kernel takes a while to undo hundreds of perf events

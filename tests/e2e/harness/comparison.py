@@ -5,7 +5,8 @@ from collections import Counter
 COLLECTIVES = {"ncclAllReduce", "ncclAllGather", "ncclReduceScatter", "ncclBcast", "ncclBroadcast",
                "ncclReduce", "ncclSend", "ncclRecv", "ncclAlltoAll", "ncclGather", "ncclScatter"}
 KINDS = {"h2h": "MemcpyHostToHost", "h2d": "MemcpyHostToDevice", "d2h": "MemcpyDeviceToHost",
-         "d2d": "MemcpyDeviceToDevice", "default": "MemcpyDefault", "unknown": "unknown"}
+         "d2d": "MemcpyDeviceToDevice", "default": "MemcpyDefault",
+         "unknown": "MemcpyUnknown"}
 # From nccl.h and driver_types.h, not from the agent.
 NCCL_RESULTS = {1: "ncclUnhandledCudaError", 2: "ncclSystemError", 3: "ncclInternalError",
                 4: "ncclInvalidArgument", 5: "ncclInvalidUsage", 6: "ncclRemoteError",
@@ -32,7 +33,8 @@ class Expected:
         self.rows = [row for tally in tallies for row in tally["functions"]]
         self.functions, self.operations, self.errors = {}, Counter(), Counter()
         self.collectives, self.collective_bytes = Counter(), Counter()
-        self.copy_bytes, self.copies_returned, self.copies_succeeded = Counter(), Counter(), Counter()
+        self.copy_bytes = Counter()
+        self.copies_returned, self.copies_succeeded = Counter(), Counter()
         for row in self.rows:
             self._add(row)
         self.calls = sum(self.operations.values())
@@ -72,9 +74,10 @@ def differences(tallies, metrics, label, state=None):
     expected = Expected(tallies)
     operations = {(labels["source"], labels["operation"]): value for labels, value in
                   metrics.series("gpu_cuda_operation_count_total", container=label)}
-    errors = {(labels.get("op_type") or labels["operation"], labels.get("result") or labels["error"]):
-              value for name in ("gpu_nccl_errors_total", "gpu_cuda_errors_total")
-              for labels, value in metrics.series(name, container=label)}
+    errors = {(labels["op_type"], labels["result"]): value for labels, value in
+              metrics.series("gpu_nccl_errors_total", container=label)}
+    errors.update({(labels["operation"], labels["error"]): value for labels, value in
+                   metrics.series("gpu_cuda_errors_total", container=label)})
 
     def by(name, key):
         return metrics.by(name, key, container=label)
@@ -111,7 +114,7 @@ def lost(metrics):
 
 
 def check_exact(agent, *pairs, losses=None):
-    """`pairs` of (container, tallies): numbers equal, and lost is exactly `losses` ({reason: n})."""
+    """`pairs` of (container, tallies): all numbers equal, lost exactly `losses` ({reason: n})."""
     metrics, state = agent.metrics(), agent.state()
     problems = []
     for container, tallies in pairs:

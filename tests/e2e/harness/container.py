@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 
 from .agent import build_dir
 from .waiting import wait_until
@@ -20,12 +21,14 @@ def stub(name, variant="push"):
 class Container:
     """Options of container_run and ingero_workload; see tests/workload/README.md.
 
-    `libraries` maps nccl, cudart, cuda to paths as the workload sees them. With `lower`, the root is
-    an overlay of that directory; without, it is the host's. `label` is what the agent should call it.
+    `libraries` maps nccl, cudart, cuda to paths as the workload sees them. With `lower`, the root
+    is an overlay of that directory; without, it is the host's. `label` is what the agent should
+    call it. `script` replaces the workload by scripted_calls.py (host's root only).
     """
 
     def __init__(self, directory, cgroup, label, scenario, options=(), *, libraries, lower=None,
-                 shares=(), environment=(), run_options=(), wait_for_start=True, hold=True):
+                 shares=(), environment=(), run_options=(), wait_for_start=True, hold=True,
+                 script=None):
         self.label = label
         self.cgroup = cgroup
         self.libraries = libraries
@@ -47,18 +50,30 @@ class Container:
             command += ["--share", share]
         for variable in environment:
             command += ["--env", variable]
-        command += [*run_options, "--", program]
-        for kind, path in libraries.items():
-            command += [f"--{kind}", path]
-        command += ["--scenario", scenario, *map(str, options), "--tally", f"{self.out}/tally.json",
-                    "--ready-file", f"{self.out}/ready"]
-        if wait_for_start:
-            command += ["--start-file", f"{self.out}/start"]
-        if hold:
-            command += ["--hold-file", f"{self.out}/finish"]
+        command += [*run_options, "--"]
+        if script is not None:
+            command += self._scripted(script)
+        else:
+            command += [program, *self._workload_options(scenario, options, wait_for_start, hold)]
         with open(self._stderr_file, "wb") as err:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL,
                                             stdout=subprocess.DEVNULL, stderr=err)
+
+    def _workload_options(self, scenario, options, wait_for_start, hold):
+        arguments = [text for kind, path in self.libraries.items() for text in (f"--{kind}", path)]
+        arguments += ["--scenario", scenario, *map(str, options)]
+        arguments += ["--tally", f"{self.out}/tally.json", "--ready-file", f"{self.out}/ready"]
+        if wait_for_start:
+            arguments += ["--start-file", f"{self.out}/start"]
+        if hold:
+            arguments += ["--hold-file", f"{self.out}/finish"]
+        return arguments
+
+    def _scripted(self, script):
+        with open(self.path("script.json"), "w", encoding="utf-8") as file:
+            json.dump({"libraries": self.libraries, "calls": script}, file)
+        return [sys.executable, "-B", os.path.join(os.path.dirname(__file__), "scripted_calls.py"),
+                self.directory]
 
     @property
     def stderr(self):
@@ -67,6 +82,14 @@ class Container:
 
     def path(self, name):
         return os.path.join(self.directory, name)
+
+    def path_exists(self, name):
+        self._running()
+        return os.path.exists(self.path(name))
+
+    def terminate(self):
+        """Ends the calls of a workload that runs for a time; the tally follows."""
+        os.kill(self.pid, signal.SIGTERM)
 
     def _running(self):
         status = self.process.poll()

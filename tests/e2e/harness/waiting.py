@@ -10,5 +10,6 @@ def wait_until(condition, what, seconds=30.0, interval=0.05):
         if value:
             return value
         if time.monotonic() > end:
-            raise AssertionError(f"waited {seconds:g} s in vain: {what() if callable(what) else what}")
+            text = what() if callable(what) else what
+            raise AssertionError(f"waited {seconds:g} s in vain: {text}")
         time.sleep(interval)

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each attach method gives the same numbers."""
+from harness.comparison import Expected, check_exact
+from harness.host import stubs
+
+
+def check_method(host, method):
+    agent = host.agent("--attach-method", method)
+    if agent.state()["method"] != method:
+        raise AssertionError(f"asked for {method}: {agent.state()['method']}")
+    containers = [host.container("mixed", "--calls", 3), host.container("errors"),
+                  host.container("mixed", "--calls", 2, libraries=stubs("endbr")),
+                  host.container("nested", libraries=stubs(cudart_variant="nested")),
+                  host.container("longjmp", "--calls", 10)]
+    tallies = host.run(agent, *containers)
+    metrics, state = check_exact(agent, *zip(containers, tallies), losses={"no_return_seen": 10})
+    attached = {labels["method"] for labels, value in metrics.series("ingero_probes_attached")
+                if value}
+    assert attached == {method}
+    assert {file["method"] for file in state["files"] if file["probes"]} == {method}
+
+
+def test_session_links_count_exactly(host):
+    check_method(host, "session")
+
+
+def test_multi_links_count_exactly(host):
+    check_method(host, "multi")
+
+
+def test_perf_event_pairs_count_exactly(host):
+    check_method(host, "perf")
+
+
+def test_entry_probes_alone_count_calls_exactly_and_say_that_results_are_unknown(host):
+    agent = host.agent("--attach-method", "entry_only")
+    container = host.container("mixed", "--calls", 5)
+    tally = host.run(agent, container)[0]
+    expected = Expected([tally])
+    metrics = agent.metrics()
+    counted = {(labels["source"], labels["operation"]): value for labels, value in
+               metrics.series("gpu_cuda_operation_count_total", container=container.label)}
+    assert counted == dict(expected.operations)
+    assert metrics.value("ingero_unattributed_calls_total",
+                         reason="result_unknown") == expected.calls
+    assert not metrics.series("gpu_nccl_errors_total") and not metrics.series(
+        "gpu_cuda_errors_total")
+    assert agent.state()["method"] == "entry_only"
