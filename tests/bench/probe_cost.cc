@@ -139,11 +139,26 @@ void measure(const std::string& title, const StubLibrary& library, const std::st
   std::printf("  (ratios of whole calls; the call itself takes %.0f ns)\n", bare);
 }
 
+/// Attaches nothing: what a call costs under the probes that somebody else holds.
+double bare_cost(const std::string& library) {
+  const auto cudart = StubLibrary::load(library);
+  auto* memcpy_fn = cudart.function<int(void*, const void*, std::size_t, int)>("cudaMemcpy");
+  static char a[64], b[64];
+  std::vector<double> costs;
+  for (int round = 0; round < 5; ++round)
+    costs.push_back(cost_ns({"cudaMemcpy", [&] { memcpy_fn(a, b, 64, 1); }}));
+  return median(costs);
+}
+
 }  // namespace
 
-/// probe_cost STUB_FOLDER [ROUNDS]
+/// probe_cost STUB_FOLDER [ROUNDS]: the table. probe_cost --bare LIBCUDART: one number, in ns.
 int main(int argc, char** argv) {
-  if (argc < 2) die("usage: probe_cost STUB_FOLDER [ROUNDS]");
+  if (argc < 2) die("usage: probe_cost STUB_FOLDER [ROUNDS] | --bare LIBCUDART");
+  if (std::string(argv[1]) == "--bare" && argc > 2) {
+    std::printf("%.1f\n", bare_cost(argv[2]));
+    return 0;
+  }
   if (argc > 2) rounds = std::max(1, std::atoi(argv[2]));
   for (const std::string variant : {"push", "endbr"}) {
     const std::string folder = std::string(argv[1]) + "/" + variant;
