@@ -74,12 +74,15 @@ ScanResult LibraryFinder::sort_out(const std::vector<FileMapping>& mappings) {
 LibraryFinder::Verdict LibraryFinder::judge(const FileMapping& mapping, ScanResult& result) {
   const auto aside = set_aside_.find(mapping.file);
   if (aside != set_aside_.end() && aside->second == mapping.file_size) return Verdict::kOther;
+  if (unreachable_.contains({mapping.process, mapping.file})) return Verdict::kOther;
   const bool candidate = is_candidate_name(mapping.path);
   auto fd = open(mapping);
   if (!fd) {
     if (is_gone(fd.error()) && preference_ != OpenPreference::kProcRoot) return Verdict::kRetry;
+    // Says nothing about the file: another process may show the way to it.
     if (candidate) refuse(result, mapping, refusal_reason(fd.error()), fd.error());
-    set_aside(mapping);
+    if (unreachable_.size() >= kMaxSetAside) unreachable_.clear();
+    unreachable_.emplace(mapping.process, mapping.file);
     return Verdict::kOther;
   }
   ++inspected_;

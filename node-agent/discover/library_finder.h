@@ -6,6 +6,7 @@
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "base/unique_fd.h"
@@ -62,6 +63,8 @@ class LibraryFinder {
   OpenPreference preference_;
   std::unordered_set<model::FileKey, model::IdentityHash> traced_;
   std::unordered_map<model::FileKey, std::uint64_t, model::IdentityHash> set_aside_;  ///< size
+  /// Files that could not be opened by way of this process.
+  std::set<std::pair<model::ProcessKey, model::FileKey>> unreachable_;
   std::size_t inspected_ = 0;
 };
 
