@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Counts belong to the container that made the calls, whatever file its overlay shows."""
+import copy
 import os
 
 from harness.comparison import check_exact, differences
@@ -69,6 +70,31 @@ def test_numbers_stay_when_the_container_has_gone(host):
     for _ in range(3):
         assert not differences([tally], agent.metrics(), container.label)
     check_exact(agent, (container, tally))
+
+
+def test_the_comparison_notices_every_number_that_is_off_by_one(host):
+    """The expectation of all other tests: were it blind for a number, they would prove nothing."""
+    agent = host.agent()
+    container = host.container("errors")
+    tally = host.run(agent, container)[0]
+    metrics, state = check_exact(agent, (container, tally))
+    assert len(tally["functions"]) > 60
+    for i, row in enumerate(tally["functions"]):
+        fields = ["calls", "unreturned", "errors"] + (["bytes"] if row["bytes"] else [])
+        for field in fields:
+            wrong = copy.deepcopy(tally)
+            wrong["functions"][i][field] += 1
+            assert differences([wrong], metrics, container.label, state), (row, field)
+            if field != "errors":  # those are compared by code
+                assert differences([wrong], metrics, container.label), (row, field)
+        for code in row["errors_by_code"]:
+            wrong = copy.deepcopy(tally)
+            wrong["functions"][i]["errors_by_code"][code] += 1
+            assert differences([wrong], metrics, container.label), (row, code)
+        wrong = copy.deepcopy(tally)
+        del wrong["functions"][i]
+        assert differences([wrong], metrics, container.label), row
+    assert differences([tally], metrics, "0" * 64)
 
 
 def test_two_processes_of_one_container_are_summed(host):
