@@ -13,6 +13,7 @@
 #include <map>
 #include <set>
 
+#include "app/choices.h"
 #include "app/process_status.h"
 
 namespace ingero::app {
@@ -24,45 +25,6 @@ using model::AttachMethod;
 constexpr std::uint32_t kCallRingBytes = 32 << 20;
 constexpr std::size_t kMaxDullHints = 65536;
 constexpr std::size_t kManyProcesses = 64;
-
-cgroup_source source_of(attribute::CgroupHierarchy hierarchy) {
-  switch (hierarchy) {
-    case attribute::CgroupHierarchy::v2: return CGROUP_V2;
-    case attribute::CgroupHierarchy::memory_v1: return CGROUP_V1_MEMORY;
-    case attribute::CgroupHierarchy::pids_v1: return CGROUP_V1_PIDS;
-  }
-  return CGROUP_V2;
-}
-
-std::optional<attribute::CgroupHierarchy> forced_hierarchy(config::CgroupHierarchyChoice choice) {
-  switch (choice) {
-    case config::CgroupHierarchyChoice::automatic: return std::nullopt;
-    case config::CgroupHierarchyChoice::v2: return attribute::CgroupHierarchy::v2;
-    case config::CgroupHierarchyChoice::memory: return attribute::CgroupHierarchy::memory_v1;
-    case config::CgroupHierarchyChoice::pids: return attribute::CgroupHierarchy::pids_v1;
-  }
-  return std::nullopt;
-}
-
-discover::OpenPreference open_preference(config::OpenMethod method) {
-  switch (method) {
-    case config::OpenMethod::automatic: return discover::OpenPreference::kAutomatic;
-    case config::OpenMethod::map_files: return discover::OpenPreference::kMapFiles;
-    case config::OpenMethod::path: return discover::OpenPreference::kProcRoot;
-  }
-  return discover::OpenPreference::kAutomatic;
-}
-
-AttachMethod to_model(config::AttachMethod method) {
-  switch (method) {
-    case config::AttachMethod::session: return AttachMethod::kSession;
-    case config::AttachMethod::multi: return AttachMethod::kMulti;
-    case config::AttachMethod::perf: return AttachMethod::kPerf;
-    case config::AttachMethod::entry_only: return AttachMethod::kEntryOnly;
-    case config::AttachMethod::automatic: break;
-  }
-  return AttachMethod::kNone;
-}
 
 std::size_t hint_hash(const discover::MappingHint& hint) {
   return std::hash<std::string>{}(hint.path) ^ (hint.device_inode * 0x9e3779b97f4a7c15ULL);
@@ -83,22 +45,6 @@ Error no_method(std::string details) {
 }
 
 }  // namespace
-
-Result<AttachMethod> choose_method(const std::vector<attach::MethodTrial>& trials,
-                                   config::AttachMethod wanted) {
-  std::set<std::string> details;  // most often the same for each method
-  for (const attach::MethodTrial& trial : trials) {
-    const bool asked_for = wanted == config::AttachMethod::automatic ||
-                           to_model(wanted) == trial.method ||
-                           (wanted == config::AttachMethod::entry_only &&
-                            trial.method == AttachMethod::kPerf);
-    if (!asked_for) continue;
-    if (trial.works)
-      return wanted == config::AttachMethod::entry_only ? AttachMethod::kEntryOnly : trial.method;
-    details.insert(trial.detail);
-  }
-  return fail(no_method(fmt::format("{}", fmt::join(details, "; "))));
-}
 
 Result<std::unique_ptr<Agent>> Agent::create(boost::asio::io_context& io, AgentOptions options) {
   auto mount = attribute::find_cgroup_hierarchy({}, forced_hierarchy(options.config.cgroup_hierarchy));

@@ -105,9 +105,4 @@ class Agent {
   std::uint64_t rounds_ = 0;
 };
 
-/// Picks the method to attach with from what was tried and what the configuration asks for.
-/// Errors: none works; the one asked for does not.
-Result<model::AttachMethod> choose_method(const std::vector<attach::MethodTrial>& trials,
-                                          config::AttachMethod wanted);
-
 }  // namespace ingero::app

@@ -6,6 +6,7 @@
 #include <boost/asio/io_context.hpp>
 
 #include "app/agent.h"
+#include "app/choices.h"
 #include "cli/check_report.h"
 #include "cli/host_check.h"
 #include "cli/host_facts.h"

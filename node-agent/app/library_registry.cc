@@ -110,6 +110,7 @@ void LibraryRegistry::attach_one(discover::FoundLibrary& found, std::uint64_t no
     entry.library.reason = "none of its functions is to be traced";
   } else if (auto status = probes_.attach(target, found.fd.get()); !status) {
     entry.library.reason = status.error().message();
+    entry.library.probes.clear();  // they are those in place
   } else {
     entry.library.method = method_;
     if (noticed_ns != 0) entry.library.attach_ns = system_clock_source().monotonic_ns() - noticed_ns;
