@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <future>
 #include <unordered_map>
 #include <vector>
 
@@ -33,7 +34,8 @@ class LibraryProbes {
   LibraryProbes& operator=(const LibraryProbes&) = delete;
 
   /// Attaches all points through the open file `fd` (borrowed), or none. A file that is attached
-  /// already stays as it is.
+  /// already stays as it is. Fails with EBUSY while the file's last probes are being removed (waits a
+  /// moment for it): old and new ones together would count each call twice.
   Status attach(const LibraryTarget& target, int fd);
 
   /// Removes the probes of a file; the closing, slow on some kernels, happens in the background.
@@ -43,9 +45,13 @@ class LibraryProbes {
   std::size_t size() const { return links_.size(); }
 
  private:
+  Status wait_until_closed(const model::FileKey& file);
+  void close(const model::FileKey& file, std::vector<UprobeLink> links);
+
   const BpfObject& bpf_;
   model::AttachMethod method_;
   std::unordered_map<model::FileKey, std::vector<UprobeLink>, model::IdentityHash> links_;
+  std::unordered_map<model::FileKey, std::shared_future<void>, model::IdentityHash> closing_;
   LinkReaper reaper_;
 };
 

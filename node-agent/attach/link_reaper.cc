@@ -2,6 +2,7 @@
 #include "attach/link_reaper.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace ingero::attach {
 namespace {
@@ -22,13 +23,15 @@ LinkReaper::~LinkReaper() {
   thread_.join();
 }
 
-void LinkReaper::close(std::vector<UprobeLink> links) {
-  if (links.empty()) return;
+std::shared_future<void> LinkReaper::close(std::vector<UprobeLink> links) {
+  Batch batch{std::move(links), {}};
+  std::shared_future<void> detached = batch.detached.get_future().share();
   {
     const std::lock_guard lock(mutex_);
-    queue_.push_back(std::move(links));
+    queue_.push_back(std::move(batch));
   }
   wake_.notify_one();
+  return detached;
 }
 
 void LinkReaper::run() {
@@ -36,21 +39,25 @@ void LinkReaper::run() {
   while (true) {
     wake_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
     if (queue_.empty()) return;
-    std::vector<UprobeLink> links = std::move(queue_.front());
+    Batch batch = std::move(queue_.front());
     queue_.pop_front();
     lock.unlock();
-    close_together(std::move(links));
+    std::vector<UniqueFd> fds, events;
+    for (UprobeLink& link : batch.links) {
+      auto descriptors = link.release();
+      std::move(descriptors.links.begin(), descriptors.links.end(), std::back_inserter(fds));
+      std::move(descriptors.events.begin(), descriptors.events.end(), std::back_inserter(events));
+    }
+    close_together(std::move(fds));
+    batch.detached.set_value();
+    close_together(std::move(events));
     lock.lock();
   }
 }
 
-void LinkReaper::close_together(std::vector<UprobeLink> links) {
-  std::vector<UniqueFd> fds;
-  for (UprobeLink& link : links) {
-    for (UniqueFd& fd : link.release()) fds.push_back(std::move(fd));
-  }
-  if (fds.size() <= kFewDescriptors) return;  // closed here, one after the other
-  const std::size_t count = std::min(kMaxThreads, fds.size() / 2);
+void LinkReaper::close_together(std::vector<UniqueFd> fds) {
+  if (fds.size() <= kFewDescriptors) return fds.clear();
+  const std::size_t count = std::min(kMaxThreads, fds.size());
   std::vector<std::thread> threads;
   for (std::size_t first = 0; first < count; ++first) {
     threads.emplace_back([&fds, first, count] {

@@ -3,6 +3,7 @@
 
 #include <condition_variable>
 #include <deque>
+#include <future>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -20,15 +21,20 @@ class LinkReaper {
   LinkReaper(const LinkReaper&) = delete;
   LinkReaper& operator=(const LinkReaper&) = delete;
 
-  void close(std::vector<UprobeLink> links);
+  /// The result is ready when the programs no longer run; what is left of perf probes goes afterwards.
+  std::shared_future<void> close(std::vector<UprobeLink> links);
 
  private:
+  struct Batch {
+    std::vector<UprobeLink> links;
+    std::promise<void> detached;
+  };
   void run();
-  static void close_together(std::vector<UprobeLink> links);
+  static void close_together(std::vector<UniqueFd> fds);
 
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::deque<std::vector<UprobeLink>> queue_;
+  std::deque<Batch> queue_;
   bool stopping_ = false;
   std::thread thread_;
 };

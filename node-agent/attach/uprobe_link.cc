@@ -110,7 +110,7 @@ Result<PerfUprobeType> perf_uprobe_type() {
 
 /// Two descriptors: the event and the link of the program to it.
 Status perf_link(const PerfUprobeType& kind, int program, bool on_return, const std::string& path,
-                 const ProbeTarget& target, std::vector<UniqueFd>& fds) {
+                 const ProbeTarget& target, UprobeLink::Descriptors& fds) {
   perf_event_attr attr{};
   attr.size = sizeof(attr);
   attr.type = kind.type;
@@ -127,13 +127,13 @@ Status perf_link(const PerfUprobeType& kind, int program, bool on_return, const 
   link.cookie = target.cookie;
   UniqueFd fd(link_create(link));
   if (!fd) return attach_error(path, AttachMethod::kPerf);
-  fds.push_back(std::move(fd));
-  fds.push_back(std::move(event));
+  fds.links.push_back(std::move(fd));
+  fds.events.push_back(std::move(event));
   return {};
 }
 
 Status perf_links(const ProgramSet& programs, const std::string& path,
-                  std::span<const ProbeTarget> targets, std::vector<UniqueFd>& fds) {
+                  std::span<const ProbeTarget> targets, UprobeLink::Descriptors& fds) {
   const auto kind = perf_uprobe_type();
   if (!kind) return fail(kind.error());
   for (const bool on_return : {true, false}) {
@@ -148,21 +148,21 @@ Status perf_links(const ProgramSet& programs, const std::string& path,
 
 Status multi_links(const ProgramSet& programs, const std::string& path,
                    std::span<const ProbeTarget> targets, bool with_return,
-                   std::vector<UniqueFd>& fds) {
+                   UprobeLink::Descriptors& fds) {
   if (with_return) {
     auto link = multi_link(AttachMethod::kMulti, programs.on_return, kMultiReturn, path, targets);
     if (!link) return fail(link.error());
-    fds.push_back(std::move(*link));
+    fds.links.push_back(std::move(*link));
   }
   auto link = multi_link(AttachMethod::kMulti, programs.entry, 0, path, targets);
   if (!link) return fail(link.error());
-  fds.push_back(std::move(*link));
+  fds.links.push_back(std::move(*link));
   return {};
 }
 
 /// Entry probes alone, by the better of the two mechanisms that take plain programs.
 Status entry_links(const ProgramSet& programs, const std::string& path,
-                   std::span<const ProbeTarget> targets, std::vector<UniqueFd>& fds) {
+                   std::span<const ProbeTarget> targets, UprobeLink::Descriptors& fds) {
   const auto kind = perf_uprobe_type();
   if (!kind) return fail(kind.error());
   for (const ProbeTarget& target : targets) {
@@ -177,13 +177,13 @@ Status entry_links(const ProgramSet& programs, const std::string& path,
 Result<UprobeLink> UprobeLink::create(AttachMethod method, const ProgramSet& programs,
                                       const std::string& path,
                                       std::span<const ProbeTarget> targets) {
-  std::vector<UniqueFd> fds;
+  Descriptors fds;
   Status status;
   switch (method) {
     case AttachMethod::kSession: {
       auto link = multi_link(method, programs.session, 0, path, targets);
       if (!link) return fail(link.error());
-      fds.push_back(std::move(*link));
+      fds.links.push_back(std::move(*link));
       break;
     }
     case AttachMethod::kMulti: status = multi_links(programs, path, targets, true, fds); break;

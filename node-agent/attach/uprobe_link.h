@@ -35,13 +35,18 @@ class UprobeLink {
   static Result<UprobeLink> create(model::AttachMethod method, const ProgramSet& programs,
                                    const std::string& path, std::span<const ProbeTarget> targets);
 
+  /// Programs no longer run when `links` are closed; the breakpoints go with `events`, which takes long.
+  struct Descriptors {
+    std::vector<UniqueFd> links;
+    std::vector<UniqueFd> events;  ///< of perf probes
+  };
   /// Gives up the descriptors; the probes go when they are closed.
-  std::vector<UniqueFd> release() { return std::move(fds_); }
+  Descriptors release() { return std::move(fds_); }
 
  private:
-  explicit UprobeLink(std::vector<UniqueFd> fds) : fds_(std::move(fds)) {}
+  explicit UprobeLink(Descriptors fds) : fds_(std::move(fds)) {}
 
-  std::vector<UniqueFd> fds_;
+  Descriptors fds_;
 };
 
 }  // namespace ingero::attach
