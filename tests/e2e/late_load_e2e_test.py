@@ -111,14 +111,14 @@ def test_probes_go_when_nobody_maps_the_file_and_come_back_with_it(host, tmp_pat
     agent = host.agent("--config", config, "--attach-method", method)
     libraries = own_copies(tmp_path / "libs", names=("libnccl.so.2",))
     pairs = []
-    for _ in range(3):
+    for _ in range(2 if method == "perf" else 3):  # closing perf probes takes half a minute
         container = host.container("allreduce", lower=None, libraries=libraries)
         pairs.append((container, host.run(agent, container)[0]))
         wait_until(lambda: not files_of(agent, tmp_path / "libs"), "probes detached", 20)
         check_exact(agent, *pairs)
     metrics = agent.metrics()
     print(f"{method}: probes attached at the end", metrics.samples.get("ingero_probes_attached", {}))
-    agent.stop(seconds=150)
+    agent.stop(seconds=200)
 
 
 def test_the_second_map_of_a_file_keeps_its_probes(host, tmp_path):
