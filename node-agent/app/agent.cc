@@ -30,20 +30,6 @@ std::size_t hint_hash(const discover::MappingHint& hint) {
   return std::hash<std::string>{}(hint.path) ^ (hint.device_inode * 0x9e3779b97f4a7c15ULL);
 }
 
-/// Why no method works, the most likely cause first.
-Error no_method(std::string details) {
-  constexpr const char* kBtf = "/sys/kernel/btf/vmlinux";
-  if (::access(kBtf, R_OK) != 0)
-    return {"load BPF programs", kBtf, fmt::format("no kernel BTF: {}", std::strerror(errno)),
-            "needs a kernel built with CONFIG_DEBUG_INFO_BTF, and the host's /sys in a container; "
-            "`ingero check` tells more"};
-  if (::geteuid() != 0)
-    return {"load BPF programs", "", fmt::format("not root: {}", details),
-            "run it with sudo, or give it CAP_BPF and CAP_PERFMON; `ingero check` tells what is "
-            "missing"};
-  return {"choose attach method", "", std::move(details), "`ingero check` tells what is missing"};
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Agent>> Agent::create(boost::asio::io_context& io, AgentOptions options) {

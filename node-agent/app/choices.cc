@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/choices.h"
 
+#include <unistd.h>
+
+#include <cerrno>
+
 namespace ingero::app {
 namespace {
 
@@ -15,6 +19,20 @@ AttachMethod to_model(config::AttachMethod method) {
     case config::AttachMethod::automatic: break;
   }
   return AttachMethod::kNone;
+}
+
+/// Why no method works, the most likely cause first.
+Error no_method(std::string details) {
+  constexpr const char* kBtf = "/sys/kernel/btf/vmlinux";
+  if (::access(kBtf, R_OK) != 0)
+    return {"load BPF programs", kBtf, fmt::format("no kernel BTF: {}", std::strerror(errno)),
+            "needs a kernel built with CONFIG_DEBUG_INFO_BTF, and the host's /sys in a container; "
+            "`ingero check` tells more"};
+  if (::geteuid() != 0)
+    return {"load BPF programs", "", fmt::format("not root: {}", details),
+            "run it with sudo, or give it CAP_BPF and CAP_PERFMON; `ingero check` tells what is "
+            "missing"};
+  return {"choose attach method", "", std::move(details), "`ingero check` tells what is missing"};
 }
 
 }  // namespace
