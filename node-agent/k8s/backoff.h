@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <functional>
+
+namespace ingero::k8s {
+
+/// A number in [0, 1).
+using RandomSource = std::function<double()>;
+/// Each thread's own generator, seeded by the system.
+double draw_random();
+
+struct BackoffOptions {
+  std::chrono::milliseconds first{100};
+  /// Labels must be right within 5 s after the API server is back.
+  std::chrono::milliseconds longest{4000};
+};
+
+/// Times to wait between attempts: they double up to the longest, and each is drawn from the upper
+/// half of its step, so that the agents of a cluster do not come back all at once.
+class Backoff {
+ public:
+  explicit Backoff(BackoffOptions options = {}, RandomSource random = draw_random);
+
+  /// The time to wait after one more failure.
+  std::chrono::nanoseconds next();
+  void reset() { step_ = options_.first; }
+
+ private:
+  const BackoffOptions options_;
+  RandomSource random_;
+  std::chrono::nanoseconds step_;
+};
+
+}  // namespace ingero::k8s
