@@ -23,13 +23,12 @@ PodTable::PodTable(std::chrono::nanoseconds retention, const ClockSource& clock)
 void PodTable::replace(const std::vector<nlohmann::json>& pods) {
   const std::lock_guard lock(mutex_);
   std::unordered_set<std::string> present;
-  for (const auto& object : pods) {
-    present.insert(text_at(object, {"metadata", "uid"}));
-    store(object);
-  }
+  for (const auto& object : pods) present.insert(text_at(object, {"metadata", "uid"}));
+  // Before the others are stored: a mirror pod that was made anew has its predecessor's containers.
   for (auto& [uid, pod] : pods_) {
     if (!present.contains(uid)) mark_pod_gone(pod);
   }
+  for (const auto& object : pods) store(object);
   drop_expired();
   snapshot_.reset();
 }
