@@ -17,10 +17,12 @@ def calls_of(tallies):
 
 
 @pytest.mark.parametrize("processes", [2, 16, 64])
-def test_processes_that_call_without_pause_are_counted_to_the_last_call(host, processes):
+def test_processes_that_call_without_pause_are_counted_to_the_last_call(host, tmp_path, processes):
     """One container each, all of one lower file; half of them call NCCL, half copy."""
     seconds = max(SECONDS, 30) if processes == 64 and "INGERO_SLOW" in os.environ else SECONDS
-    agent = host.agent()
+    config = tmp_path / "config.yaml"
+    config.write_text("max_series: 100000\n")  # 64 containers come near the 10,000 of the default
+    agent = host.agent("--config", config)
     containers = [host.container(("allreduce", "memcpy")[i % 2], "--seconds", seconds)
                   for i in range(processes)]
     tallies = host.run(agent, *containers, finish=False, seconds=seconds + 90)
@@ -56,7 +58,7 @@ def test_threads_of_one_process_are_counted_to_the_last_call(host):
 
 def test_a_slow_reader_of_the_call_stream_costs_lines_that_are_counted_and_no_totals(host):
     """--print into a pipe that hardly anybody reads: the ring overflows."""
-    agent = host.agent("--print")
+    agent = host.agent("--print", "--cgroup", f"/ingero-e2e-{os.getpid()}")
     agent.kill()  # its place is taken by one whose stdout is a pipe
     with subprocess.Popen([*agent.arguments], stdout=subprocess.PIPE,
                           stderr=subprocess.DEVNULL) as process:
@@ -87,8 +89,9 @@ def test_a_slow_reader_of_the_call_stream_costs_lines_that_are_counted_and_no_to
     others = {labels["reason"]: value for labels, value in
               metrics.series("ingero_events_lost_total") if value}
     assert set(others) == {"call_stream_full"}, others
-    # One line is the header; each call is a line or a counted drop.
-    assert printed - 1 + dropped == total, (printed, dropped, total)
+    # One line is the header; each call is a line or a counted drop. (Drops are the whole machine's:
+    # they are exactly the rest where nobody else calls.)
+    assert printed - 1 <= total <= printed - 1 + dropped, (printed, dropped, total)
 
 
 def slow_read(process, seconds):
@@ -115,6 +118,7 @@ def test_a_reader_that_keeps_up_gets_every_call(host):
     check_exact(agent, (container, tally))
     status, out, _ = agent.stop()
     assert status == 0
-    lines = [line for line in out.splitlines() if '"function":"ncclAllReduce"' in line]
+    lines = [line for line in out.splitlines() if '"function":"ncclAllReduce"' in line
+             and container.label in line]
     assert len(lines) == sum(row["calls"] for row in tally["functions"]
                              if row["function"] == "ncclAllReduce")
