@@ -61,7 +61,7 @@ def test_every_name_of_the_contract_is_served_with_its_type_and_labels(loaded):
         assert metrics.types.get(name) == kind, f"{name}: {metrics.types.get(name)}"
         series = name + ("_count" if kind == "histogram" else "")
         found = {frozenset(dict(sample)) for sample in metrics.samples[series]}
-        assert found == {frozenset(labels - ({"node"} - set().union(*found)))}, f"{name}: {found}"
+        assert found == {frozenset(labels)}, f"{name}: {found}"
     percentiles = set(metrics.by("gpu_cuda_operation_duration_microseconds", "percentile"))
     assert percentiles == {"p50", "p95", "p99"}
     assert set(metrics.by("gpu_cuda_operation_count_total", "source")) == {"cuda", "driver", "nccl"}

@@ -63,9 +63,10 @@ def test_timestamps_lie_within_a_millisecond_of_the_wall_clock(host):
 
 
 def test_what_the_stream_drops_is_counted_while_totals_stay_exact(host):
-    agent = host.agent("--format", "json")
     container = host.container("allreduce", "--calls", 400000, libraries=stubs(cuda=False))
-    agent.wait_attached(container.wait_ready(), 2)
+    # --pid: what is dropped is counted for the whole host, and this is about one process.
+    agent = host.agent("--format", "json", "--pid", container.wait_ready())
+    agent.wait_attached(container.pid, 2)
     agent.process.send_signal(signal.SIGSTOP)  # nobody reads: the ring buffer fills
     container.start()
     tally = container.tally(120)
