@@ -43,6 +43,27 @@ const char* hint_for_status(int status) {
   }
 }
 
+const char* describe_transport(httplib::Error error) {
+  switch (error) {
+    case httplib::Error::Connection: return "no connection could be made";
+    case httplib::Error::ConnectionTimeout: return "no connection within the time limit";
+    case httplib::Error::Read: return "the answer was cut, or did not come in time";
+    case httplib::Error::Write: return "the request could not be sent";
+    case httplib::Error::SSLConnection:
+      return "the TLS handshake failed; a client certificate may be missing or refused";
+    case httplib::Error::SSLLoadingCerts: return "the certificate authorities could not be loaded";
+    case httplib::Error::Success:
+    case httplib::Error::Unknown:
+    case httplib::Error::BindIPAddress:
+    case httplib::Error::ExceedRedirectCount:
+    case httplib::Error::Canceled:
+    case httplib::Error::SSLServerVerification:
+    case httplib::Error::UnsupportedMultipartBoundaryChars:
+    case httplib::Error::Compression: break;
+  }
+  return "the exchange failed";
+}
+
 /// A dead node or a cut network is noticed in 25 s even while a watch is silent.
 void keep_alive(int socket) {
   const int on = 1;
@@ -143,7 +164,7 @@ class Request {
                      "is the certificate authority that of this cluster, and does the certificate "
                      "name this address?");
     }
-    return problem(httplib::to_string(error), "is the API server running and reachable from here?");
+    return problem(describe_transport(error), "is the API server running and reachable from here?");
   }
 
   const Credentials& credentials_;

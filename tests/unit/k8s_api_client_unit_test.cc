@@ -371,7 +371,7 @@ TEST_F(ApiServerTest, AServerThatIsNotThereIsAnErrorWithItsAddress) {
   const auto answer = ApiClient(credentials(trust(authority))).get("/pods", {});
   ASSERT_FALSE(answer);
   EXPECT_EQ(answer.error().code, 0);
-  EXPECT_THAT(answer.error().message(), HasSubstr("https://127.0.0.1:1/pods"));
+  EXPECT_THAT(answer.error().message(), HasSubstr("https://127.0.0.1:1/pods): no connection"));
 }
 
 TEST_F(ApiServerTest, AnInformerStopsWithinASecondWhileItsWatchIsSilent) {
