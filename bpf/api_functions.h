@@ -42,8 +42,10 @@ enum api_layout {
 	API_LAYOUT_RT_3D = 1,       /* cudaMemcpy3DParms: extent at 128, kind at 152, arrays at 0 and 64 */
 	API_LAYOUT_RT_3D_PEER = 2,  /* cudaMemcpy3DPeerParms: extent at 144, arrays at 0 and 72 */
 	API_LAYOUT_DRV_2D = 3,      /* CUDA_MEMCPY2D: types at 16 and 72, width 112, height 120 */
-	API_LAYOUT_DRV_3D = 4,      /* CUDA_MEMCPY3D: types at 32 and 120, extent at 176 */
+	API_LAYOUT_DRV_3D = 4,      /* CUDA_MEMCPY3D and _PEER: types at 32 and 120, extent at 176 */
 	API_LAYOUT_BATCH = 5,       /* bytes argument points to factor-argument many size_t */
+	API_LAYOUT_BATCH_3D = 6,    /* bytes argument points to factor-argument many (none named: one)
+				     * cudaMemcpy3DBatchOp: operand types at 0 and 40, extent at 80 */
 };
 
 /* Copy direction, the values of cudaMemcpyKind; `unknown` is ours. */
@@ -92,6 +94,9 @@ enum copy_direction {
 #define SHAPE_COPY_STRUCT(layout, stream) API_SHAPE(0, 0, 0, 0, stream, 0, 0, 0, 0, layout)
 #define SHAPE_COPY_BATCH(sizes, count, stream)                                                        \
 	API_SHAPE(sizes, count, 0, 0, stream, 0, 0, COPY_UNKNOWN + 1, 0, API_LAYOUT_BATCH)
+/* operations, their number (0: one) */
+#define SHAPE_COPY_BATCH_3D(operations, count, stream)                                                \
+	API_SHAPE(operations, count, 0, 0, stream, 0, 0, COPY_UNKNOWN + 1, 0, API_LAYOUT_BATCH_3D)
 #define SHAPE_STREAM(stream) API_SHAPE(0, 0, 0, 0, stream, 0, 0, 0, 0, API_LAYOUT_ARGS)
 
 /* X(id, symbol, operation label, family, source, shape) */
@@ -178,6 +183,17 @@ enum copy_direction {
 	/* the stream stands at 8 (CUDA 13) or 9 (12.8, 12.9): not read */                            \
 	X(142, cudaMemcpyBatchAsync, cudaMemcpyBatchAsync, API_CUDA_COPY, API_SOURCE_CUDA, SHAPE_COPY_BATCH(3, 4, 0)) \
 	X(143, cudaMemcpyBatchAsync_ptsz, cudaMemcpyBatchAsync, API_CUDA_COPY, API_SOURCE_CUDA, SHAPE_COPY_BATCH(3, 4, 0)) \
+	X(144, cudaMemcpyArrayToArray, cudaMemcpyArrayToArray, API_CUDA_COPY, API_SOURCE_CUDA, SHAPE_COPY(7, 0, 8, 0)) \
+	X(145, cudaMemcpyArrayToArray_ptds, cudaMemcpyArrayToArray, API_CUDA_COPY, API_SOURCE_CUDA, SHAPE_COPY(7, 0, 8, 0)) \
+	X(146, cudaMemcpy2DArrayToArray, cudaMemcpy2DArrayToArray, API_CUDA_COPY, API_SOURCE_CUDA, SHAPE_COPY(7, 8, 9, 0)) \
+	X(147, cudaMemcpy2DArrayToArray_ptds, cudaMemcpy2DArrayToArray, API_CUDA_COPY, API_SOURCE_CUDA, SHAPE_COPY(7, 8, 9, 0)) \
+	X(148, cudaMemcpyWithAttributesAsync, cudaMemcpyWithAttributesAsync, API_CUDA_COPY, API_SOURCE_CUDA, SHAPE_COPY_TO(COPY_UNKNOWN, 3, 5)) \
+	X(149, cudaMemcpyWithAttributesAsync_ptsz, cudaMemcpyWithAttributesAsync, API_CUDA_COPY, API_SOURCE_CUDA, SHAPE_COPY_TO(COPY_UNKNOWN, 3, 5)) \
+	X(150, cudaMemcpy3DWithAttributesAsync, cudaMemcpy3DWithAttributesAsync, API_CUDA_COPY, API_SOURCE_CUDA, SHAPE_COPY_BATCH_3D(1, 0, 3)) \
+	X(151, cudaMemcpy3DWithAttributesAsync_ptsz, cudaMemcpy3DWithAttributesAsync, API_CUDA_COPY, API_SOURCE_CUDA, SHAPE_COPY_BATCH_3D(1, 0, 3)) \
+	/* the stream stands at 4 (CUDA 13) or 5 (12.8, 12.9): not read */                           \
+	X(152, cudaMemcpy3DBatchAsync, cudaMemcpy3DBatchAsync, API_CUDA_COPY, API_SOURCE_CUDA, SHAPE_COPY_BATCH_3D(2, 1, 0)) \
+	X(153, cudaMemcpy3DBatchAsync_ptsz, cudaMemcpy3DBatchAsync, API_CUDA_COPY, API_SOURCE_CUDA, SHAPE_COPY_BATCH_3D(2, 1, 0)) \
 	X(200, cudaStreamSynchronize, cudaStreamSynchronize, API_CUDA_STREAM_SYNC, API_SOURCE_CUDA, SHAPE_STREAM(1)) \
 	X(201, cudaStreamSynchronize_ptsz, cudaStreamSynchronize, API_CUDA_STREAM_SYNC, API_SOURCE_CUDA, SHAPE_STREAM(1))
 
@@ -206,7 +222,46 @@ enum copy_direction {
 	X(321, cuMemcpy3D_v2, cuMemcpy3D, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_STRUCT(API_LAYOUT_DRV_3D, 0)) \
 	X(322, cuMemcpy3DAsync_v2, cuMemcpy3DAsync, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_STRUCT(API_LAYOUT_DRV_3D, 2)) \
 	X(323, cuStreamSynchronize, cuStreamSynchronize, API_CUDA_STREAM_SYNC, API_SOURCE_DRIVER, SHAPE_STREAM(1)) \
-	X(324, cuStreamSynchronize_ptsz, cuStreamSynchronize, API_CUDA_STREAM_SYNC, API_SOURCE_DRIVER, SHAPE_STREAM(1))
+	X(324, cuStreamSynchronize_ptsz, cuStreamSynchronize, API_CUDA_STREAM_SYNC, API_SOURCE_DRIVER, SHAPE_STREAM(1)) \
+	X(325, cuMemcpy2D_v2_ptds, cuMemcpy2D, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_STRUCT(API_LAYOUT_DRV_2D, 0)) \
+	X(326, cuMemcpy2DUnaligned_v2_ptds, cuMemcpy2DUnaligned, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_STRUCT(API_LAYOUT_DRV_2D, 0)) \
+	X(327, cuMemcpy2DAsync_v2_ptsz, cuMemcpy2DAsync, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_STRUCT(API_LAYOUT_DRV_2D, 2)) \
+	X(328, cuMemcpy3D_v2_ptds, cuMemcpy3D, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_STRUCT(API_LAYOUT_DRV_3D, 0)) \
+	X(329, cuMemcpy3DAsync_v2_ptsz, cuMemcpy3DAsync, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_STRUCT(API_LAYOUT_DRV_3D, 2)) \
+	X(330, cuMemcpyPeer_ptds, cuMemcpyPeer, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_TO(COPY_D2D, 5, 0)) \
+	X(331, cuMemcpyPeerAsync_ptsz, cuMemcpyPeerAsync, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_TO(COPY_D2D, 5, 6)) \
+	X(332, cuMemcpy3DPeer, cuMemcpy3DPeer, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_STRUCT(API_LAYOUT_DRV_3D, 0)) \
+	X(333, cuMemcpy3DPeer_ptds, cuMemcpy3DPeer, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_STRUCT(API_LAYOUT_DRV_3D, 0)) \
+	X(334, cuMemcpy3DPeerAsync, cuMemcpy3DPeerAsync, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_STRUCT(API_LAYOUT_DRV_3D, 2)) \
+	X(335, cuMemcpy3DPeerAsync_ptsz, cuMemcpy3DPeerAsync, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_STRUCT(API_LAYOUT_DRV_3D, 2)) \
+	/* arrays are on the device; offsets and sizes count bytes */                                \
+	X(336, cuMemcpyHtoA_v2, cuMemcpyHtoA, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_TO(COPY_H2D, 4, 0)) \
+	X(337, cuMemcpyHtoA_v2_ptds, cuMemcpyHtoA, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_TO(COPY_H2D, 4, 0)) \
+	X(338, cuMemcpyDtoA_v2, cuMemcpyDtoA, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_TO(COPY_D2D, 4, 0)) \
+	X(339, cuMemcpyDtoA_v2_ptds, cuMemcpyDtoA, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_TO(COPY_D2D, 4, 0)) \
+	X(340, cuMemcpyAtoD_v2, cuMemcpyAtoD, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_TO(COPY_D2D, 4, 0)) \
+	X(341, cuMemcpyAtoD_v2_ptds, cuMemcpyAtoD, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_TO(COPY_D2D, 4, 0)) \
+	X(342, cuMemcpyAtoH_v2, cuMemcpyAtoH, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_TO(COPY_D2H, 4, 0)) \
+	X(343, cuMemcpyAtoH_v2_ptds, cuMemcpyAtoH, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_TO(COPY_D2H, 4, 0)) \
+	X(344, cuMemcpyAtoA_v2, cuMemcpyAtoA, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_TO(COPY_D2D, 5, 0)) \
+	X(345, cuMemcpyAtoA_v2_ptds, cuMemcpyAtoA, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_TO(COPY_D2D, 5, 0)) \
+	X(346, cuMemcpyHtoAAsync_v2, cuMemcpyHtoAAsync, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_TO(COPY_H2D, 4, 5)) \
+	X(347, cuMemcpyHtoAAsync_v2_ptsz, cuMemcpyHtoAAsync, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_TO(COPY_H2D, 4, 5)) \
+	X(348, cuMemcpyAtoHAsync_v2, cuMemcpyAtoHAsync, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_TO(COPY_D2H, 4, 5)) \
+	X(349, cuMemcpyAtoHAsync_v2_ptsz, cuMemcpyAtoHAsync, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_TO(COPY_D2H, 4, 5)) \
+	/* before _v2 an index of the failed copy precedes the stream or the flags */                \
+	X(350, cuMemcpyBatchAsync, cuMemcpyBatchAsync, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_BATCH(3, 4, 9)) \
+	X(351, cuMemcpyBatchAsync_ptsz, cuMemcpyBatchAsync, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_BATCH(3, 4, 9)) \
+	X(352, cuMemcpyBatchAsync_v2, cuMemcpyBatchAsync, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_BATCH(3, 4, 8)) \
+	X(353, cuMemcpyBatchAsync_v2_ptsz, cuMemcpyBatchAsync, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_BATCH(3, 4, 8)) \
+	X(354, cuMemcpy3DBatchAsync, cuMemcpy3DBatchAsync, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_BATCH_3D(2, 1, 5)) \
+	X(355, cuMemcpy3DBatchAsync_ptsz, cuMemcpy3DBatchAsync, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_BATCH_3D(2, 1, 5)) \
+	X(356, cuMemcpy3DBatchAsync_v2, cuMemcpy3DBatchAsync, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_BATCH_3D(2, 1, 4)) \
+	X(357, cuMemcpy3DBatchAsync_v2_ptsz, cuMemcpy3DBatchAsync, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_BATCH_3D(2, 1, 4)) \
+	X(358, cuMemcpyWithAttributesAsync, cuMemcpyWithAttributesAsync, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_TO(COPY_UNKNOWN, 3, 5)) \
+	X(359, cuMemcpyWithAttributesAsync_ptsz, cuMemcpyWithAttributesAsync, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_TO(COPY_UNKNOWN, 3, 5)) \
+	X(360, cuMemcpy3DWithAttributesAsync, cuMemcpy3DWithAttributesAsync, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_BATCH_3D(1, 0, 3)) \
+	X(361, cuMemcpy3DWithAttributesAsync_ptsz, cuMemcpy3DWithAttributesAsync, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_BATCH_3D(1, 0, 3))
 
 #define API_FUNCTIONS(X) API_NCCL_FUNCTIONS(X) API_CUDA_FUNCTIONS(X) API_DRIVER_FUNCTIONS(X)
 

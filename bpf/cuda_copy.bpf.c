@@ -32,6 +32,21 @@ struct copy_extent {
 	u64 depth;
 };
 
+#define OPERAND_POINTER 1 /* cudaMemcpyOperandTypePointer */
+
+/* cudaMemcpy3DBatchOp and CUDA_MEMCPY3D_BATCH_OP */
+struct copy_operation {
+	u32 from_type;
+	u32 padding;
+	u64 from[4];
+	u32 to_type;
+	u32 more_padding;
+	u64 to[4];
+	struct copy_extent extent;
+	u64 attributes;
+};
+_Static_assert(sizeof(struct copy_operation) == 112, "cudaMemcpy3DBatchOp");
+
 /* CUmemorytype pair to a direction: 1 host, 2 device, 3 array (on the device), 4 unified. */
 static __always_inline u16 driver_direction(u32 from, u32 to)
 {
@@ -134,6 +149,47 @@ SHARED_FUNCTION int batch_copy(struct call_frame *frame, u64 sizes, u64 count)
 	return 0;
 }
 
+/* Sums up to count operations; an array operand means elements of unknown size. */
+SHARED_FUNCTION int batch_3d_copy(struct call_frame *frame, u64 operations, u64 count)
+{
+	struct copy_operation operation;
+	u64 size, total = 0;
+	u32 i;
+
+	if (!frame)
+		return 0;
+	if (count > MAX_BATCH) {
+		count_loss(LOSS_ARGUMENTS_UNREADABLE);
+		return 0;
+	}
+	for (i = 0; i < MAX_BATCH; i++) {
+		if (i >= count)
+			break;
+		if (bpf_probe_read_user(&operation, sizeof(operation),
+					(void *)(operations + sizeof(operation) * (u64)i))) {
+			count_loss(LOSS_ARGUMENTS_UNREADABLE);
+			return 0;
+		}
+		if (operation.from_type != OPERAND_POINTER ||
+		    operation.to_type != OPERAND_POINTER) {
+			count_loss(LOSS_UNKNOWN_ELEMENT_SIZE);
+			return 0;
+		}
+		size = volume(operation.extent.width, operation.extent.height,
+			      operation.extent.depth);
+		if (!size)
+			return 0;
+		total += size;
+		if (total > MAX_CALL_BYTES) {
+			count_loss(LOSS_FORGED_SIZE);
+			return 0;
+		}
+	}
+	frame->count = count;
+	frame->size = total;
+	return 0;
+}
+
 static __always_inline void copy_arguments(user_regs_t *regs, struct call_frame *frame, u64 cookie)
 {
 	u32 factor = API_COOKIE_FACTOR(cookie), fixed = API_COOKIE_DIRECTION(cookie);
@@ -144,6 +200,14 @@ static __always_inline void copy_arguments(user_regs_t *regs, struct call_frame 
 	else if (frame->size > MAX_CALL_BYTES)
 		frame->size = volume(frame->size, 2, 1);
 	frame->direction = fixed ? fixed - 1 : (u32)call_arg(regs, API_COOKIE_TYPE(cookie)) & 0xffff;
+}
+
+static __always_inline void batch_3d_arguments(user_regs_t *regs, struct call_frame *frame, u64 cookie)
+{
+	u32 factor = API_COOKIE_FACTOR(cookie);
+
+	batch_3d_copy(frame, call_arg(regs, API_COOKIE_BYTES(cookie)),
+		      factor ? call_arg(regs, factor) : 1);
 }
 
 static __always_inline int cuda_copy_enter(user_regs_t *regs, u64 cookie)
@@ -161,15 +225,17 @@ static __always_inline int cuda_copy_enter(user_regs_t *regs, u64 cookie)
 	else if (layout == API_LAYOUT_BATCH)
 		batch_copy(frame, call_arg(regs, API_COOKIE_BYTES(cookie)),
 			   call_arg(regs, API_COOKIE_FACTOR(cookie)));
+	else if (layout == API_LAYOUT_BATCH_3D)
+		batch_3d_arguments(regs, frame, cookie);
 	else
 		struct_copy(frame, call_arg(regs, 1), layout);
-	if (layout == API_LAYOUT_BATCH)
+	if (layout == API_LAYOUT_BATCH || layout == API_LAYOUT_BATCH_3D)
 		frame->direction = COPY_UNKNOWN;
 	if (frame->direction > COPY_UNKNOWN)
 		frame->direction = COPY_UNKNOWN;
 	if (settings.stream_calls)
 		frame->stream = call_arg(regs, API_COOKIE_STREAM(cookie));
-	return frame_start(thread, frame);
+	return frame_start(regs, thread, frame);
 }
 
 static __always_inline void cuda_copy_exit(user_regs_t *regs)

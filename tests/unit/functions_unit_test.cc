@@ -72,7 +72,7 @@ TEST(Functions, EveryCookieFieldSurvivesTheRoundTrip) {
     EXPECT_EQ(shape.stream, 4);
   }
   EXPECT_TRUE(decode_cookie(SHAPE_COLL(3, 4, 5, 6, 0, 0, 1)).per_rank);
-  for (unsigned int layout = 0; layout <= API_LAYOUT_BATCH; ++layout) {
+  for (unsigned int layout = 0; layout <= API_LAYOUT_BATCH_3D; ++layout) {
     EXPECT_EQ(decode_cookie(SHAPE_COPY_STRUCT(layout, 2)).layout, layout);
   }
 }
@@ -92,6 +92,46 @@ TEST(Functions, RowsCarryTheArgumentPositionsOfThePrototypes) {
   EXPECT_EQ(copy_2d.type, 7);
   EXPECT_EQ(copy_2d.stream, 8);
   EXPECT_EQ(decode_cookie(by_symbol("cuMemcpyDtoHAsync_v2").cookie).direction, COPY_D2H);
+  const ApiShape between_arrays = decode_cookie(by_symbol("cudaMemcpy2DArrayToArray").cookie);
+  EXPECT_EQ(between_arrays.bytes, 7);
+  EXPECT_EQ(between_arrays.factor, 8);
+  EXPECT_EQ(between_arrays.type, 9);
+  const ApiShape to_array = decode_cookie(by_symbol("cuMemcpyHtoAAsync_v2").cookie);
+  EXPECT_EQ(to_array.bytes, 4);
+  EXPECT_EQ(to_array.stream, 5);
+  EXPECT_EQ(to_array.direction, COPY_H2D);
+}
+
+TEST(Functions, BatchRowsNameTheListAndItsLength) {
+  struct Expected {
+    std::string_view symbol;
+    int list, length, stream;
+  };
+  const Expected batches[] = {
+      {"cudaMemcpy3DBatchAsync", 2, 1, 0},  {"cuMemcpy3DBatchAsync", 2, 1, 5},
+      {"cuMemcpy3DBatchAsync_v2", 2, 1, 4}, {"cudaMemcpy3DWithAttributesAsync_ptsz", 1, 0, 3},
+      {"cuMemcpyBatchAsync", 3, 4, 9},      {"cuMemcpyBatchAsync_v2_ptsz", 3, 4, 8}};
+  for (const Expected& expected : batches) {
+    const ApiShape shape = decode_cookie(by_symbol(expected.symbol).cookie);
+    EXPECT_EQ(shape.bytes, expected.list) << expected.symbol;
+    EXPECT_EQ(shape.factor, expected.length) << expected.symbol;
+    EXPECT_EQ(shape.stream, expected.stream) << expected.symbol;
+    EXPECT_EQ(shape.direction, COPY_UNKNOWN) << expected.symbol;
+    EXPECT_EQ(shape.layout, expected.symbol.find("3D") != std::string_view::npos
+                                ? API_LAYOUT_BATCH_3D
+                                : API_LAYOUT_BATCH)
+        << expected.symbol;
+  }
+}
+
+TEST(Functions, EveryPerThreadTwinHasTheShapeOfItsFunction) {
+  constexpr std::uint64_t kIdBits = 0x3ff;
+  for (const ApiFunction& twin : api_functions()) {
+    if (!twin.symbol.ends_with("_ptds") && !twin.symbol.ends_with("_ptsz")) continue;
+    const ApiFunction& plain = by_symbol(twin.symbol.substr(0, twin.symbol.size() - 5));
+    EXPECT_EQ(twin.cookie & ~kIdBits, plain.cookie & ~kIdBits) << twin.symbol;
+    EXPECT_EQ(twin.operation, plain.operation) << twin.symbol;
+  }
 }
 
 TEST(Functions, SqlNames) {
@@ -112,7 +152,13 @@ TEST(Functions, SqlNames) {
       {"cudaMemcpy3D", "MEMCPY_3D"},
       {"cudaMemcpy3DPeerAsync", "MEMCPY_PEER"},
       {"cuMemcpyPeer", "MEMCPY_PEER"},
+      {"cuMemcpy3DPeer_ptds", "MEMCPY_PEER"},
       {"cudaMemcpyBatchAsync", "MEMCPY_BATCH"},
+      {"cuMemcpy3DBatchAsync_v2", "MEMCPY_BATCH"},
+      {"cudaMemcpy2DArrayToArray", "MEMCPY_2D"},
+      {"cudaMemcpyArrayToArray_ptds", "MEMCPY"},
+      {"cudaMemcpy3DWithAttributesAsync", "MEMCPY_3D"},
+      {"cuMemcpyAtoA_v2", "MEMCPY"},
       {"cuStreamSynchronize_ptsz", "STREAM_SYNCHRONIZE"},
   };
   for (const auto& [symbol, name] : expected) EXPECT_EQ(op_name(by_symbol(symbol)), name) << symbol;

@@ -121,6 +121,10 @@ def copy_sizes():
                           ("cudaMemcpy3D", lambda k: 64 * 32 * (4 + k))]:
         for full in (name, name + "_ptds", name + "Async", name + "Async_ptsz"):
             sizes[full] = formula
+    for name, formula in [("cudaMemcpyArrayToArray", lambda k: 768 + k),
+                          ("cudaMemcpy2DArrayToArray", lambda k: (640 + k) * 48)]:
+        for full in (name, name + "_ptds"):
+            sizes[full] = formula
     return sizes
 
 
@@ -132,10 +136,22 @@ def check_copies(result, rounds):
             seen.add(name)
     fixed = {"cudaMemcpyPeer": ("d2d", 2048), "cudaMemcpyPeerAsync": ("d2d", 2048),
              "cudaMemcpy3DPeer": ("d2d", 4096), "cudaMemcpy3DPeer_ptds": ("d2d", 4096),
-             "cudaMemcpy3DPeerAsync": ("d2d", 4096), "cudaMemcpy3DPeerAsync_ptsz": ("d2d", 4096),
-             "cudaMemcpyBatchAsync": ("unknown", 32100),
-             "cudaMemcpyBatchAsync_ptsz": ("unknown", 32100),
-             "cuMemcpyPeer": ("d2d", 8192), "cuMemcpyPeerAsync": ("d2d", 8192)}
+             "cudaMemcpy3DPeerAsync": ("d2d", 4096), "cudaMemcpy3DPeerAsync_ptsz": ("d2d", 4096)}
+    unknown = {"cudaMemcpyBatchAsync": 100 + 2000 + 30000, "cudaMemcpyWithAttributesAsync": 1536,
+               "cudaMemcpy3DBatchAsync": 50 * 20 * 3 + 8 * 4 * 2,
+               "cudaMemcpy3DWithAttributesAsync": 8 * 4 * 2,
+               "cuMemcpyBatchAsync": 11700, "cuMemcpyBatchAsync_v2": 11700,
+               "cuMemcpyWithAttributesAsync": 11000, "cuMemcpy3DWithAttributesAsync": 64,
+               "cuMemcpy3DBatchAsync": 3064, "cuMemcpy3DBatchAsync_v2": 3064}
+    for name, size in unknown.items():
+        fixed[name] = fixed[name + "_ptsz"] = ("unknown", size)
+    for name, suffix in (("cuMemcpyPeer", "_ptds"), ("cuMemcpyPeerAsync", "_ptsz")):
+        fixed[name] = fixed[name + suffix] = ("d2d", 8192)
+    for part, direction in (("HtoA", "h2d"), ("AtoH", "d2h"), ("DtoA", "d2d"), ("AtoD", "d2d"),
+                            ("AtoA", "d2d")):
+        for tail in ("_v2", "_v2_ptds", "Async_v2", "Async_v2_ptsz"):
+            if "Async" not in tail or "H" in part:
+                fixed[f"cuMemcpy{part}{tail}"] = (direction, 5120)
     for part, direction in (("HtoD", "h2d"), ("DtoH", "d2h"), ("DtoD", "d2d"), ("", "default")):
         version = "_v2" if part else ""
         for tail in (f"{version}", f"{version}_ptds", f"Async{version}", f"Async{version}_ptsz"):
@@ -144,11 +160,13 @@ def check_copies(result, rounds):
         result.row(name, direction, rounds, rounds * size)
         seen.add(name)
     for direction in ("h2d", "d2h", "d2d"):
-        for name, size in (("cuMemcpy2D_v2", 6000), ("cuMemcpy2DUnaligned_v2", 6000),
-                           ("cuMemcpy2DAsync_v2", 6000), ("cuMemcpy3D_v2", 2100),
-                           ("cuMemcpy3DAsync_v2", 2100)):
-            result.row(name, direction, rounds, rounds * size)
-            seen.add(name)
+        for name, size in (("2D", 6000), ("2DUnaligned", 6000), ("3D", 2100), ("3DPeer", 2100)):
+            version = "" if "Peer" in name else "_v2"
+            for tail in (version, f"{version}_ptds", f"Async{version}", f"Async{version}_ptsz"):
+                if "Async" in tail and "Unaligned" in name:
+                    continue
+                result.row(f"cuMemcpy{name}{tail}", direction, rounds, rounds * size)
+                seen.add(f"cuMemcpy{name}{tail}")
     traced = {name for name, family in api_table() if family == "API_CUDA_COPY"}
     expect(seen, traced, "copy functions called, against those traced")
 

@@ -76,6 +76,10 @@ void flat_copies(Session& session, int kind) {
             from, none, none, count, kind);
   call_both(session, WORKLOAD_TWINS(lib, cudaMemcpyFromArrayAsync, ptsz), direction, count, kDevice,
             from, none, none, count, kind, stream);
+  call_both(session, WORKLOAD_TWINS(lib, cudaMemcpyArrayToArray, ptds), direction, count, kDevice,
+            none, none, from, none, none, count, kind);
+  call_both(session, WORKLOAD_TWINS(lib, cudaMemcpy2DArrayToArray, ptds), direction, bytes, kDevice,
+            none, none, from, none, none, width, height, kind);
 }
 
 void volume_copies(Session& session, int kind) {
@@ -115,17 +119,58 @@ void peer_copies(Session& session) {
             parameters, stream);
 }
 
+// Two copies from pointer to pointer, 3000 bytes and 64: the second is alone in the calls of one.
+struct Operations {
+  cuda_memcpy_3d_operation list[2]{};
+  static constexpr std::size_t kCount = 2, kBytes = 3064, kOneBytes = 64;
+
+  Operations() {
+    for (cuda_memcpy_3d_operation& operation : list) {
+      operation.src = {CUDA_OPERAND_POINTER, kHost, 0, 0, 0, 0};
+      operation.dst = {CUDA_OPERAND_POINTER, kDevice, 0, 0, 1, 0};
+      operation.access_order = 1;
+    }
+    set_extent(list[0], 50, 20, 3);
+    set_extent(list[1], 8, 4, 2);
+  }
+
+  static void set_extent(cuda_memcpy_3d_operation& operation, std::size_t width, std::size_t height,
+                         std::size_t depth) {
+    operation.extent[0] = width;
+    operation.extent[1] = height;
+    operation.extent[2] = depth;
+  }
+};
+
+void attribute_copies(Session& session) {
+  const Library& lib = session.context().cudart;
+  void* stream = session.stream();
+  const void* from = kHost;
+  const std::size_t bytes = 1536;
+  const unsigned long long flags = 0;
+  char attribute[64] = {};
+  call_both(session, WORKLOAD_TWINS(lib, cudaMemcpyWithAttributesAsync, ptsz), "unknown", bytes,
+            kDevice, from, bytes, static_cast<void*>(attribute), stream);
+  Operations operations;
+  call_both(session, WORKLOAD_TWINS(lib, cudaMemcpy3DWithAttributesAsync, ptsz), "unknown",
+            Operations::kOneBytes, &operations.list[1], flags, stream);
+}
+
 void batch_copies(Session& session) {
+  const Library& lib = session.context().cudart;
+  void* stream = session.stream();
   void* dsts[3] = {kDevice, kDevice, kDevice};
   const void* srcs[3] = {kHost, kHost, kHost};
   const std::size_t sizes[3] = {100, 2000, 30000};
   std::size_t index = 0, count = 3, attributes = 1;
   char attribute[64] = {};
-  call_both(session, WORKLOAD_TWINS(session.context().cudart, cudaMemcpyBatchAsync, ptsz),
-            "unknown", 32100, static_cast<void* const*>(dsts),
-            static_cast<const void* const*>(srcs), static_cast<const std::size_t*>(sizes),
-            count, static_cast<void*>(attribute), &index,
-            attributes, session.stream());
+  call_both(session, WORKLOAD_TWINS(lib, cudaMemcpyBatchAsync, ptsz), "unknown", 32100,
+            static_cast<void* const*>(dsts), static_cast<const void* const*>(srcs),
+            static_cast<const std::size_t*>(sizes), count, static_cast<void*>(attribute), &index,
+            attributes, stream);
+  Operations operations;
+  call_both(session, WORKLOAD_TWINS(lib, cudaMemcpy3DBatchAsync, ptsz), "unknown",
+            Operations::kBytes, Operations::kCount, operations.list, 0ULL, stream);
 }
 
 void driver_plain_copies(Session& session) {
@@ -147,9 +192,55 @@ void driver_plain_copies(Session& session) {
   call_both(session, WORKLOAD_TWINS(lib, cuMemcpyDtoDAsync_v2, ptsz), "d2d", n, device, device, n,
             stream);
   void* context = nullptr;
-  session.call(WORKLOAD_FUNCTION(lib, cuMemcpyPeer), "d2d", n, device, context, device, context, n);
-  session.call(WORKLOAD_FUNCTION(lib, cuMemcpyPeerAsync), "d2d", n, device, context, device,
-               context, n, stream);
+  call_both(session, WORKLOAD_TWINS(lib, cuMemcpyPeer, ptds), "d2d", n, device, context, device,
+            context, n);
+  call_both(session, WORKLOAD_TWINS(lib, cuMemcpyPeerAsync, ptsz), "d2d", n, device, context,
+            device, context, n, stream);
+}
+
+void driver_array_copies(Session& session) {
+  const Library& lib = session.context().cuda;
+  void* stream = session.stream();
+  void* array = kDevice;
+  const void* from = kHost;
+  const unsigned long long device = kDeviceAddress;
+  const std::size_t n = 5120, offset = 16;
+  call_both(session, WORKLOAD_TWINS(lib, cuMemcpyHtoA_v2, ptds), "h2d", n, array, offset, from, n);
+  call_both(session, WORKLOAD_TWINS(lib, cuMemcpyHtoAAsync_v2, ptsz), "h2d", n, array, offset, from,
+            n, stream);
+  call_both(session, WORKLOAD_TWINS(lib, cuMemcpyAtoH_v2, ptds), "d2h", n, kHost, array, offset, n);
+  call_both(session, WORKLOAD_TWINS(lib, cuMemcpyAtoHAsync_v2, ptsz), "d2h", n, kHost, array,
+            offset, n, stream);
+  call_both(session, WORKLOAD_TWINS(lib, cuMemcpyDtoA_v2, ptds), "d2d", n, array, offset, device,
+            n);
+  call_both(session, WORKLOAD_TWINS(lib, cuMemcpyAtoD_v2, ptds), "d2d", n, device, array, offset,
+            n);
+  call_both(session, WORKLOAD_TWINS(lib, cuMemcpyAtoA_v2, ptds), "d2d", n, array, offset, array,
+            offset, n);
+}
+
+void driver_batch_copies(Session& session) {
+  const Library& lib = session.context().cuda;
+  void* stream = session.stream();
+  unsigned long long addresses[2] = {kDeviceAddress, kDeviceAddress};
+  std::size_t sizes[2] = {700, 11000}, count = 2, index = 0, attributes = 1, failed = 0;
+  const std::size_t bytes = 11700;
+  char attribute[64] = {};
+  void* attribute_list = attribute;
+  call_both(session, WORKLOAD_TWINS(lib, cuMemcpyBatchAsync, ptsz), "unknown", bytes, addresses,
+            addresses, sizes, count, attribute_list, &index, attributes, &failed, stream);
+  call_both(session, WORKLOAD_TWINS(lib, cuMemcpyBatchAsync_v2, ptsz), "unknown", bytes, addresses,
+            addresses, sizes, count, attribute_list, &index, attributes, stream);
+  Operations operations;
+  const unsigned long long flags = 0;
+  call_both(session, WORKLOAD_TWINS(lib, cuMemcpy3DBatchAsync, ptsz), "unknown",
+            Operations::kBytes, Operations::kCount, operations.list, &failed, flags, stream);
+  call_both(session, WORKLOAD_TWINS(lib, cuMemcpy3DBatchAsync_v2, ptsz), "unknown",
+            Operations::kBytes, Operations::kCount, operations.list, flags, stream);
+  call_both(session, WORKLOAD_TWINS(lib, cuMemcpyWithAttributesAsync, ptsz), "unknown", sizes[1],
+            addresses[0], addresses[1], sizes[1], attribute_list, stream);
+  call_both(session, WORKLOAD_TWINS(lib, cuMemcpy3DWithAttributesAsync, ptsz), "unknown",
+            Operations::kOneBytes, &operations.list[1], flags, stream);
 }
 
 // Structure copies in one direction, told by the two memory types.
@@ -162,10 +253,10 @@ void driver_struct_copies(Session& session, int src_type, int dst_type, const ch
   flat.width = 300;
   flat.height = 20;
   const cu_memcpy_2d* plane = &flat;
-  session.call(WORKLOAD_FUNCTION(lib, cuMemcpy2D_v2), direction, 6000, plane);
-  session.call(WORKLOAD_FUNCTION(lib, cuMemcpy2DUnaligned_v2), direction, 6000, plane);
-  session.call(WORKLOAD_FUNCTION(lib, cuMemcpy2DAsync_v2), direction, 6000, plane,
-               session.stream());
+  call_both(session, WORKLOAD_TWINS(lib, cuMemcpy2D_v2, ptds), direction, 6000, plane);
+  call_both(session, WORKLOAD_TWINS(lib, cuMemcpy2DUnaligned_v2, ptds), direction, 6000, plane);
+  call_both(session, WORKLOAD_TWINS(lib, cuMemcpy2DAsync_v2, ptsz), direction, 6000, plane,
+            session.stream());
   cu_memcpy_3d deep{};
   deep.src_type = src_type;
   deep.dst_type = dst_type;
@@ -173,9 +264,12 @@ void driver_struct_copies(Session& session, int src_type, int dst_type, const ch
   deep.height = 10;
   deep.depth = 3;
   const cu_memcpy_3d* volume = &deep;
-  session.call(WORKLOAD_FUNCTION(lib, cuMemcpy3D_v2), direction, 2100, volume);
-  session.call(WORKLOAD_FUNCTION(lib, cuMemcpy3DAsync_v2), direction, 2100, volume,
-               session.stream());
+  call_both(session, WORKLOAD_TWINS(lib, cuMemcpy3D_v2, ptds), direction, 2100, volume);
+  call_both(session, WORKLOAD_TWINS(lib, cuMemcpy3DAsync_v2, ptsz), direction, 2100, volume,
+            session.stream());
+  call_both(session, WORKLOAD_TWINS(lib, cuMemcpy3DPeer, ptds), direction, 2100, volume);
+  call_both(session, WORKLOAD_TWINS(lib, cuMemcpy3DPeerAsync, ptsz), direction, 2100, volume,
+            session.stream());
 }
 
 }  // namespace
@@ -187,11 +281,14 @@ void runtime_copies(Session& session) {
     volume_copies(session, kind);
   }
   peer_copies(session);
+  attribute_copies(session);
   batch_copies(session);
 }
 
 void driver_copies(Session& session) {
   driver_plain_copies(session);
+  driver_array_copies(session);
+  driver_batch_copies(session);
   driver_struct_copies(session, CU_MEMORY_HOST, CU_MEMORY_DEVICE, "h2d");
   driver_struct_copies(session, CU_MEMORY_DEVICE, CU_MEMORY_HOST, "d2h");
   driver_struct_copies(session, CU_MEMORY_DEVICE, CU_MEMORY_DEVICE, "d2d");

@@ -43,6 +43,22 @@ struct cuda_memcpy_3d_peer {
 	size_t extent[3];
 };
 
+enum { CUDA_OPERAND_POINTER = 1 };
+
+/* cudaMemcpy3DBatchOp and CUDA_MEMCPY3D_BATCH_OP with pointers on both sides: elements are bytes */
+struct cuda_memcpy_operand {
+	int type;
+	void *pointer;
+	size_t row_length, layer_height;
+	int location_type, location_id;
+};
+struct cuda_memcpy_3d_operation {
+	struct cuda_memcpy_operand src, dst;
+	size_t extent[3];
+	int access_order;
+	unsigned int flags;
+};
+
 enum { CU_MEMORY_HOST = 1, CU_MEMORY_DEVICE = 2 };
 
 /* CUDA_MEMCPY2D (v2) */
@@ -62,7 +78,7 @@ struct cu_memcpy_2d {
 	size_t width, height;
 };
 
-/* CUDA_MEMCPY3D (v2) */
+/* CUDA_MEMCPY3D (v2); in CUDA_MEMCPY3D_PEER the context stands in the place of `reserved` */
 struct cu_memcpy_3d {
 	size_t src_x, src_y, src_z, src_lod;
 	int src_type;
@@ -95,6 +111,9 @@ CUDA_ABI_ASSERT(offsetof(struct cuda_memcpy_3d_peer, src_device) == 64, "srcDevi
 CUDA_ABI_ASSERT(offsetof(struct cuda_memcpy_3d_peer, dst_array) == 72, "dstArray");
 CUDA_ABI_ASSERT(offsetof(struct cuda_memcpy_3d_peer, dst_device) == 136, "dstDevice");
 CUDA_ABI_ASSERT(offsetof(struct cuda_memcpy_3d_peer, extent) == 144, "extent");
+CUDA_ABI_ASSERT(offsetof(struct cuda_memcpy_3d_operation, dst) == 40, "dst");
+CUDA_ABI_ASSERT(offsetof(struct cuda_memcpy_3d_operation, extent) == 80, "extent");
+CUDA_ABI_ASSERT(sizeof(struct cuda_memcpy_3d_operation) == 112, "cudaMemcpy3DBatchOp");
 CUDA_ABI_ASSERT(offsetof(struct cu_memcpy_2d, src_type) == 16, "srcMemoryType");
 CUDA_ABI_ASSERT(offsetof(struct cu_memcpy_2d, dst_type) == 72, "dstMemoryType");
 CUDA_ABI_ASSERT(offsetof(struct cu_memcpy_2d, width) == 112, "WidthInBytes");
@@ -145,6 +164,19 @@ CUDA_ABI_ASSERT(offsetof(struct cu_memcpy_3d, width) == 176, "WidthInBytes");
 	  (void *dst, const void *symbol, size_t count, size_t offset, int kind))                  \
 	X(cudaMemcpyFromSymbolAsync, ptsz,                                                         \
 	  (void *dst, const void *symbol, size_t count, size_t offset, int kind, void *stream))    \
+	X(cudaMemcpyArrayToArray, ptds,                                                            \
+	  (void *dst, size_t dst_w_offset, size_t dst_h_offset, const void *src,                   \
+	   size_t src_w_offset, size_t src_h_offset, size_t count, int kind))                      \
+	X(cudaMemcpy2DArrayToArray, ptds,                                                          \
+	  (void *dst, size_t dst_w_offset, size_t dst_h_offset, const void *src,                   \
+	   size_t src_w_offset, size_t src_h_offset, size_t width, size_t height, int kind))       \
+	X(cudaMemcpyWithAttributesAsync, ptsz,                                                     \
+	  (void *dst, const void *src, size_t count, void *attributes, void *stream))              \
+	X(cudaMemcpy3DWithAttributesAsync, ptsz,                                                   \
+	  (struct cuda_memcpy_3d_operation *operation, unsigned long long flags, void *stream))    \
+	X(cudaMemcpy3DBatchAsync, ptsz,                                                            \
+	  (size_t count, struct cuda_memcpy_3d_operation *operations, unsigned long long flags,    \
+	   void *stream))                                                                          \
 	X(cudaMemcpyBatchAsync, ptsz,                                                              \
 	  (void *const *dsts, const void *const *srcs, const size_t *sizes, size_t count,          \
 	   void *attributes, size_t *attribute_indexes, size_t attributes_count, void *stream))
@@ -175,20 +207,48 @@ CUDA_ABI_ASSERT(offsetof(struct cu_memcpy_3d, width) == 176, "WidthInBytes");
 	X(cuMemcpyDtoD_v2, ptds, (unsigned long long dst, unsigned long long src, size_t count))   \
 	X(cuMemcpyDtoDAsync_v2, ptsz,                                                              \
 	  (unsigned long long dst, unsigned long long src, size_t count, void *stream))            \
-	X(cuStreamSynchronize, ptsz, (void *stream))
-
-#define CU_PLAIN_FUNCTIONS(X)                                                                      \
-	X(cuMemcpyPeer, ,                                                                          \
+	X(cuMemcpyHtoA_v2, ptds, (void *dst, size_t offset, const void *src, size_t count))        \
+	X(cuMemcpyHtoAAsync_v2, ptsz,                                                              \
+	  (void *dst, size_t offset, const void *src, size_t count, void *stream))                 \
+	X(cuMemcpyAtoH_v2, ptds, (void *dst, void *src, size_t offset, size_t count))              \
+	X(cuMemcpyAtoHAsync_v2, ptsz,                                                              \
+	  (void *dst, void *src, size_t offset, size_t count, void *stream))                       \
+	X(cuMemcpyDtoA_v2, ptds, (void *dst, size_t offset, unsigned long long src, size_t count)) \
+	X(cuMemcpyAtoD_v2, ptds, (unsigned long long dst, void *src, size_t offset, size_t count)) \
+	X(cuMemcpyAtoA_v2, ptds,                                                                   \
+	  (void *dst, size_t dst_offset, void *src, size_t src_offset, size_t count))              \
+	X(cuMemcpyPeer, ptds,                                                                      \
 	  (unsigned long long dst, void *dst_context, unsigned long long src, void *src_context,   \
 	   size_t count))                                                                          \
-	X(cuMemcpyPeerAsync, ,                                                                     \
+	X(cuMemcpyPeerAsync, ptsz,                                                                 \
 	  (unsigned long long dst, void *dst_context, unsigned long long src, void *src_context,   \
 	   size_t count, void *stream))                                                            \
-	X(cuMemcpy2D_v2, , (const struct cu_memcpy_2d *parameters))                                \
-	X(cuMemcpy2DUnaligned_v2, , (const struct cu_memcpy_2d *parameters))                       \
-	X(cuMemcpy2DAsync_v2, , (const struct cu_memcpy_2d *parameters, void *stream))             \
-	X(cuMemcpy3D_v2, , (const struct cu_memcpy_3d *parameters))                                \
-	X(cuMemcpy3DAsync_v2, , (const struct cu_memcpy_3d *parameters, void *stream))
+	X(cuMemcpy2D_v2, ptds, (const struct cu_memcpy_2d *parameters))                            \
+	X(cuMemcpy2DUnaligned_v2, ptds, (const struct cu_memcpy_2d *parameters))                   \
+	X(cuMemcpy2DAsync_v2, ptsz, (const struct cu_memcpy_2d *parameters, void *stream))         \
+	X(cuMemcpy3D_v2, ptds, (const struct cu_memcpy_3d *parameters))                            \
+	X(cuMemcpy3DAsync_v2, ptsz, (const struct cu_memcpy_3d *parameters, void *stream))         \
+	X(cuMemcpy3DPeer, ptds, (const struct cu_memcpy_3d *parameters))                           \
+	X(cuMemcpy3DPeerAsync, ptsz, (const struct cu_memcpy_3d *parameters, void *stream))        \
+	X(cuMemcpyBatchAsync, ptsz,                                                                \
+	  (unsigned long long *dsts, unsigned long long *srcs, size_t *sizes, size_t count,        \
+	   void *attributes, size_t *attribute_indexes, size_t attributes_count, size_t *failed,   \
+	   void *stream))                                                                          \
+	X(cuMemcpyBatchAsync_v2, ptsz,                                                             \
+	  (unsigned long long *dsts, unsigned long long *srcs, size_t *sizes, size_t count,        \
+	   void *attributes, size_t *attribute_indexes, size_t attributes_count, void *stream))    \
+	X(cuMemcpy3DBatchAsync, ptsz,                                                              \
+	  (size_t count, struct cuda_memcpy_3d_operation *operations, size_t *failed,              \
+	   unsigned long long flags, void *stream))                                                \
+	X(cuMemcpy3DBatchAsync_v2, ptsz,                                                           \
+	  (size_t count, struct cuda_memcpy_3d_operation *operations, unsigned long long flags,    \
+	   void *stream))                                                                          \
+	X(cuMemcpyWithAttributesAsync, ptsz,                                                       \
+	  (unsigned long long dst, unsigned long long src, size_t count, void *attributes,         \
+	   void *stream))                                                                          \
+	X(cuMemcpy3DWithAttributesAsync, ptsz,                                                     \
+	  (struct cuda_memcpy_3d_operation *operation, unsigned long long flags, void *stream))    \
+	X(cuStreamSynchronize, ptsz, (void *stream))
 
 #define CUDA_ABI_DECLARE(name, suffix, args) int name args;
 #define CUDA_ABI_DECLARE_TWINS(name, suffix, args) int name args; int name##_##suffix args;
@@ -196,7 +256,6 @@ CUDA_TWIN_FUNCTIONS(CUDA_ABI_DECLARE_TWINS)
 CUDA_NESTING_FUNCTIONS(CUDA_ABI_DECLARE_TWINS)
 CUDA_PLAIN_FUNCTIONS(CUDA_ABI_DECLARE)
 CU_TWIN_FUNCTIONS(CUDA_ABI_DECLARE_TWINS)
-CU_PLAIN_FUNCTIONS(CUDA_ABI_DECLARE)
 int cudaRuntimeGetVersion(int *version);
 int cuDriverGetVersion(int *version);
 

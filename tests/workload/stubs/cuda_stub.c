@@ -3,17 +3,16 @@
 #include "cuda_abi.h"
 #include "stub_enter.h"
 
-#define STUB_PLAIN(name, suffix, args)                                                             \
+#define STUB_ONE(name, args)                                                                       \
 	STUB_EXPORT int name args                                                                  \
 	{                                                                                          \
 		return stub_enter();                                                               \
 	}
 #define STUB_TWINS(name, suffix, args)                                                             \
-	STUB_PLAIN(name, , args)                                                                   \
-	STUB_PLAIN(name##_##suffix, , args)
+	STUB_ONE(name, args)                                                                       \
+	STUB_ONE(name##_##suffix, args)
 
 CU_TWIN_FUNCTIONS(STUB_TWINS)
-CU_PLAIN_FUNCTIONS(STUB_PLAIN)
 
 STUB_EXPORT int cuDriverGetVersion(int *version)
 {
