@@ -22,9 +22,14 @@ SHARED_FUNCTION int is_return_trampoline(u64 address)
  * back through the return probe is still in place. */
 static __always_inline int is_nested_in(user_regs_t *regs, const struct call_frame *frame)
 {
+	u64 way_back;
+
 	if (USER_SP(regs) > frame->sp)
 		return 0;
-	return is_return_trampoline(frame_return_address(regs, frame->sp));
+	way_back = frame_return_address(regs, frame->sp);
+	if (is_return_trampoline(way_back)) /* our return probe's, or another tracer's */
+		return 1;
+	return settings.entry_only && USER_SP(regs) < frame->sp && way_back == frame->return_address;
 }
 
 /* Opens the frame of an outermost call; NULL: nested, or not to be counted. */
@@ -38,7 +43,8 @@ static __always_inline struct call_frame *frame_open(user_regs_t *regs, struct t
 	if (frame->sp) {
 		if (is_nested_in(regs, frame))
 			return NULL;
-		account_unfinished(thread);
+		if (!settings.entry_only) /* there every call was counted when it began */
+			account_unfinished(thread);
 	}
 	frame->sp = sp;
 	frame->cookie = cookie;
@@ -63,11 +69,11 @@ static __always_inline struct call_frame *frame_close(user_regs_t *regs, struct 
 #define FRAME_SKIPPED 1
 
 /* The last step of each entry half: start the clock, or, where return probes are off, count at once. */
-static __always_inline int frame_start(struct thread_state *thread, struct call_frame *frame)
+static __always_inline int frame_start(user_regs_t *regs, struct thread_state *thread, struct call_frame *frame)
 {
 	if (settings.entry_only) {
+		frame->return_address = frame_return_address(regs, frame->sp);
 		account_unfinished(thread);
-		frame->sp = 0;
 		return FRAME_SKIPPED;
 	}
 	frame->start_ns = bpf_ktime_get_ns();

@@ -12,6 +12,7 @@
 /* The outermost traced call that a thread is in. */
 struct call_frame {
 	u64 sp; /* stack pointer at entry; 0: no call */
+	u64 return_address; /* entry-only mode: tells whether the call still runs */
 	u64 start_ns;
 	u64 cookie;
 	u64 size; /* bytes, or one rank's share */

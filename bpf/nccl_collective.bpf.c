@@ -45,7 +45,7 @@ static __always_inline int nccl_collective_enter(user_regs_t *regs, u64 cookie)
 		frame->peer = call_arg(regs, API_COOKIE_PEER(cookie));
 		frame->redop = call_arg(regs, API_COOKIE_REDOP(cookie));
 	}
-	return frame_start(thread, frame);
+	return frame_start(regs, thread, frame);
 }
 
 /* The communicator of this call; an unknown one is reported to the agent once, which reads its memory. */
@@ -174,7 +174,7 @@ static __always_inline int cuda_stream_sync_enter(user_regs_t *regs, u64 cookie)
 	frame->stream = call_arg(regs, API_COOKIE_STREAM(cookie));
 	frame->count = 0;
 	frame->comm = 0;
-	return frame_start(thread, frame);
+	return frame_start(regs, thread, frame);
 }
 
 static __always_inline void count_barrier(struct thread_state *thread, u64 stream)

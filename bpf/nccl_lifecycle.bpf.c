@@ -222,7 +222,7 @@ static __always_inline int nccl_lifecycle_enter(user_regs_t *regs, u64 cookie)
 	frame->stream = 0;
 	frame->datatype = 0;
 	lifecycle_arguments(regs, thread, frame, function);
-	return frame_start(thread, frame);
+	return frame_start(regs, thread, frame);
 }
 
 SHARED_FUNCTION int init_all_exit(struct thread_state *thread, struct call_frame *frame)

@@ -49,17 +49,13 @@ def test_entry_probes_alone_count_calls_exactly_and_say_that_results_are_unknown
                        wait=False).wait_ready(PATIENCE)
     tally = host.run(agent, container)[0]
     expected = Expected([tally])
-    # Without returns nobody knows that a call is inside another: ncclBcast goes through
-    # ncclBroadcast, which counts as well. Everything else is exact.
-    inside = expected.operations["nccl", "ncclBcast"]
-    assert inside == 5
-    expected.operations["nccl", "ncclBroadcast"] += inside
+    assert expected.operations["nccl", "ncclBcast"] == 5  # goes through ncclBroadcast inside
     metrics = agent.metrics()
     counted = {(labels["source"], labels["operation"]): value for labels, value in
                metrics.series("gpu_cuda_operation_count_total", container=container.label)}
     assert counted == dict(expected.operations)
     assert metrics.value("ingero_unattributed_calls_total",
-                         reason="result_unknown") == expected.calls + inside
+                         reason="result_unknown") == expected.calls
     assert not metrics.series("gpu_nccl_errors_total") and not metrics.series(
         "gpu_cuda_errors_total")
     assert agent.state()["method"] == "entry_only"
