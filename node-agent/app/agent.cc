@@ -281,7 +281,8 @@ void Agent::housekeeping() {
   if (rounds_ % 60 == 0) {
     clock_.resample();
     std::vector<model::CgroupId> used;
-    for (const model::CallSeries& series : snapshot()->calls) used.push_back(series.cgroup);
+    const auto current = snapshot();  // holds what the loop walks over
+    for (const model::CallSeries& series : current->calls) used.push_back(series.cgroup);
     resolver_.retain(used);
   }
   const std::lock_guard lock(collector_mutex_);
