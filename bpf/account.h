@@ -7,7 +7,7 @@
 #include "task.h"
 
 #define CUDA_ERROR_NOT_READY 600 /* an answer, not an error */
-#define MAX_CALL_BYTES (1ULL << 46) /* 64 TiB: more than any machine's memory */
+#define MAX_CALL_BYTES (1ULL << 43) /* 8 TiB: no buffer of one call is larger */
 
 static const struct call_stats no_stats;
 
@@ -70,10 +70,10 @@ static __noinline struct call_stats *stats_create(struct call_key *key)
 	folded = *key;
 	folded.tgid = 0;
 	folded.process_start_ns = 0;
-	stats = bpf_map_lookup_elem(&calls, &folded);
+	stats = bpf_map_lookup_elem(&folded_calls, &folded);
 	if (!stats) {
-		bpf_map_update_elem(&calls, &folded, &no_stats, BPF_NOEXIST);
-		stats = bpf_map_lookup_elem(&calls, &folded);
+		bpf_map_update_elem(&folded_calls, &folded, &no_stats, BPF_NOEXIST);
+		stats = bpf_map_lookup_elem(&folded_calls, &folded);
 	}
 	count_loss(stats ? LOSS_PROCESS_FOLDED : LOSS_CALLS_MAP_FULL);
 	return stats;

@@ -70,7 +70,7 @@ SHARED_FUNCTION int comm_publish(struct thread_state *thread, struct pending_com
 	info.created_ns = bpf_ktime_get_ns();
 	info.parent = from->parent;
 	info.rank = from->rank;
-	info.nranks = from->nranks;
+	info.nranks = from->nranks <= MAX_RANKS ? from->nranks : 0;
 	info.function = API_COOKIE_ID(from->cookie);
 	info.library = COOKIE_LIBRARY(from->cookie);
 	__builtin_memcpy(info.name, from->name, COMM_NAME_SIZE);

@@ -85,13 +85,15 @@ static __always_inline void runtime_3d(struct call_frame *frame, u64 params, u32
 SHARED_FUNCTION int struct_copy(struct call_frame *frame, u64 params, u32 layout)
 {
 	struct copy_extent extent = {.depth = 1};
-	u32 from, to;
+	u32 from, to, kind;
 
 	if (!frame)
 		return 0;
 	switch (layout) {
 	case API_LAYOUT_RT_3D:
-		frame->direction = user_u64(params + 152) & 0xffffffff;
+		if (bpf_probe_read_user(&kind, sizeof(kind), (void *)(params + 152)))
+			kind = COPY_UNKNOWN;
+		frame->direction = kind <= COPY_DEFAULT ? kind : COPY_UNKNOWN;
 		runtime_3d(frame, params, 64, 128);
 		break;
 	case API_LAYOUT_RT_3D_PEER:
@@ -190,6 +192,12 @@ SHARED_FUNCTION int batch_3d_copy(struct call_frame *frame, u64 operations, u64 
 	return 0;
 }
 
+/* cudaMemcpyKind as it was passed: 32 bits, anything. */
+static __always_inline u16 direction_of(u64 kind)
+{
+	return (u32)kind <= COPY_DEFAULT ? (u32)kind : COPY_UNKNOWN;
+}
+
 static __always_inline void copy_arguments(user_regs_t *regs, struct call_frame *frame, u64 cookie)
 {
 	u32 factor = API_COOKIE_FACTOR(cookie), fixed = API_COOKIE_DIRECTION(cookie);
@@ -199,7 +207,7 @@ static __always_inline void copy_arguments(user_regs_t *regs, struct call_frame 
 		frame->size = volume(frame->size, call_arg(regs, factor), 1);
 	else if (frame->size > MAX_CALL_BYTES)
 		frame->size = volume(frame->size, 2, 1);
-	frame->direction = fixed ? fixed - 1 : (u32)call_arg(regs, API_COOKIE_TYPE(cookie)) & 0xffff;
+	frame->direction = fixed ? fixed - 1 : direction_of(call_arg(regs, API_COOKIE_TYPE(cookie)));
 }
 
 static __always_inline void batch_3d_arguments(user_regs_t *regs, struct call_frame *frame, u64 cookie)

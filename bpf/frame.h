@@ -17,10 +17,26 @@ SHARED_FUNCTION int is_return_trampoline(u64 address)
 	return mm->uprobes_state.xol_area->vaddr == address;
 }
 
+#define FIRST_RUNTIME_FUNCTION 100
+#define FIRST_DRIVER_FUNCTION 300
+
+/* Whether one function is known to call another: all that entry-only mode has against taking what an
+ * earlier call left on the stack for a call that still runs. */
+static __always_inline int is_known_to_call(u64 outer_cookie, u64 inner_cookie)
+{
+	u32 outer = API_COOKIE_ID(outer_cookie), inner = API_COOKIE_ID(inner_cookie);
+
+	if (inner >= FIRST_DRIVER_FUNCTION)
+		return outer >= FIRST_RUNTIME_FUNCTION && outer < FIRST_DRIVER_FUNCTION;
+	return (outer == 4 && inner == 5) || /* ncclBcast, ncclBroadcast */
+	       (outer == 43 && inner == 50) || /* ncclCommInitAll, ncclGetUniqueId */
+	       (outer >= 144 && outer <= 147 && inner >= 108 && inner <= 123); /* array to array */
+}
+
 /* Whether the call of the frame still runs around this entry: by a call (the stack has grown) or by a tail
  * call (it has not). After a longjmp out of it the stack may have grown as well, so look whether the way
  * back through the return probe is still in place. */
-static __always_inline int is_nested_in(user_regs_t *regs, const struct call_frame *frame)
+static __always_inline int is_nested_in(user_regs_t *regs, const struct call_frame *frame, u64 cookie)
 {
 	u64 way_back;
 
@@ -29,7 +45,8 @@ static __always_inline int is_nested_in(user_regs_t *regs, const struct call_fra
 	way_back = frame_return_address(regs, frame->sp);
 	if (is_return_trampoline(way_back)) /* our return probe's, or another tracer's */
 		return 1;
-	return settings.entry_only && USER_SP(regs) < frame->sp && way_back == frame->return_address;
+	return settings.entry_only && USER_SP(regs) < frame->sp && way_back == frame->return_address &&
+	       is_known_to_call(frame->cookie, cookie);
 }
 
 /* Opens the frame of an outermost call; NULL: nested, or not to be counted. */
@@ -41,7 +58,7 @@ static __always_inline struct call_frame *frame_open(user_regs_t *regs, struct t
 	if (!thread->traced)
 		return NULL;
 	if (frame->sp) {
-		if (is_nested_in(regs, frame))
+		if (is_nested_in(regs, frame, cookie))
 			return NULL;
 		if (!settings.entry_only) /* there every call was counted when it began */
 			account_unfinished(thread);

@@ -2,6 +2,7 @@
 #include "maps.h"
 
 struct calls_map calls SEC(".maps");
+struct folded_calls_map folded_calls SEC(".maps");
 struct errors_map errors SEC(".maps");
 struct unscaled_map unscaled SEC(".maps");
 struct processes_map processes SEC(".maps");
@@ -19,4 +20,4 @@ struct call_ring call_events SEC(".maps");
 
 volatile struct agent_settings settings SEC(".bss");
 
-char LICENSE[] SEC("license") = "Dual BSD/GPL";
+char LICENSE[] SEC("license") = "GPL";

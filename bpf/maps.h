@@ -81,6 +81,15 @@ struct calls_map {
 };
 extern struct calls_map calls SEC(".maps");
 
+/* Room of its own for the processes that find `calls` full: one entry per cgroup, function and direction. */
+struct folded_calls_map {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 2048);
+	__type(key, struct call_key);
+	__type(value, struct call_stats);
+};
+extern struct folded_calls_map folded_calls SEC(".maps");
+
 struct errors_map {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);

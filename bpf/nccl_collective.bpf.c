@@ -85,9 +85,16 @@ SHARED_FUNCTION int keep_unscaled(struct call_key *call, struct comm_key *comm, 
 /* Message size as nccl-tests defines it: a per-rank share counts once for each rank. */
 static __always_inline u64 message_size(struct call_frame *frame, struct comm_info *comm)
 {
+	u64 ranks;
+
 	if (!API_COOKIE_PER_RANK(frame->cookie))
 		return frame->size;
-	return comm ? frame->size * comm->nranks : 0;
+	ranks = comm ? comm->nranks : 0;
+	if (ranks && frame->size > MAX_CALL_BYTES / ranks) {
+		count_loss(LOSS_FORGED_SIZE);
+		frame->size = 0;
+	}
+	return frame->size * ranks;
 }
 
 /* Remembers the stream's last collective for the synchronize that may follow. */

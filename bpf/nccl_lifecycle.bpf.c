@@ -209,7 +209,7 @@ static __always_inline int nccl_lifecycle_enter(user_regs_t *regs, u64 cookie)
 
 	if (!thread)
 		return FRAME_SKIPPED;
-	if (function == FUNCTION_GET_UNIQUE_ID && thread->frame.sp > USER_SP(regs) &&
+	if (function == FUNCTION_GET_UNIQUE_ID && !settings.entry_only && thread->frame.sp > USER_SP(regs) &&
 	    API_COOKIE_ID(thread->frame.cookie) == FUNCTION_INIT_ALL) {
 		thread->unique_id_sp = USER_SP(regs);
 		thread->unique_id_out = call_arg(regs, 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0
 /* Ends and rebirths of traced processes. */
-#include "task.h"
+#include "account.h"
 
 #include <bpf/bpf_tracing.h>
 
@@ -30,15 +30,19 @@ static __always_inline int process_is_known(struct task_struct *task)
 	return bpf_map_lookup_elem(&processes, &key) != NULL;
 }
 
-/* A thread that ends inside a group leaves promises behind. */
-static __noinline int forget_pending(struct task_struct *task)
+/* What a thread leaves behind: a call that will not return (it counts as one), and communicators that a
+ * group had promised. */
+static __noinline int end_thread(struct task_struct *task)
 {
 	struct pending_key key = {.owner = bpf_get_current_pid_tgid()};
 	struct thread_state *thread = bpf_task_storage_get(&threads, task, NULL, 0);
 	u32 i;
 
-	if (!thread || !thread->pending_comms)
+	if (!thread)
 		return 0;
+	if (thread->frame.sp && !settings.entry_only)
+		account_unfinished(thread);
+	thread->frame.sp = 0;
 	for (i = 0; i < MAX_PENDING_COMMS; i++) {
 		if (i >= thread->pending_comms)
 			break;
@@ -67,7 +71,7 @@ int process_exit(u64 *ctx)
 	u64 id = bpf_get_current_pid_tgid();
 	struct process_key key = {};
 
-	forget_pending(task);
+	end_thread(task);
 	bpf_map_delete_elem(&spare_threads, &id);
 	if (task->signal->live.counter > 0)
 		return 0; /* other threads live on */
@@ -87,7 +91,7 @@ int process_exec(u64 *ctx)
 	struct task_struct *task = bpf_get_current_task_btf();
 	u64 id = bpf_get_current_pid_tgid();
 
-	forget_pending(task);
+	end_thread(task);
 	bpf_task_storage_delete(&threads, task);
 	bpf_map_delete_elem(&spare_threads, &id);
 	if (process_is_known(task))

@@ -140,7 +140,7 @@ enum loss_reason {
 	LOSS_THREAD_STATE = 6, /* no per-thread state: the call was not counted */
 	LOSS_UNFINISHED_CALL = 7, /* no return seen: counted, result and size unknown */
 	LOSS_ARGUMENTS_UNREADABLE = 8, /* counted without size */
-	LOSS_FORGED_SIZE = 9, /* size beyond any machine's memory: counted without size */
+	LOSS_FORGED_SIZE = 9, /* larger than any buffer: counted without size */
 	LOSS_UNKNOWN_DATATYPE = 10,
 	LOSS_UNKNOWN_ELEMENT_SIZE = 11, /* array copies in elements */
 	LOSS_UNKNOWN_COMMUNICATOR = 12, /* size counted per rank until the communicator is known */

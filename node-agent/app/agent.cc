@@ -25,6 +25,7 @@ using model::AttachMethod;
 constexpr std::uint32_t kCallRingBytes = 32 << 20;
 constexpr std::size_t kMaxDullHints = 65536;
 constexpr std::size_t kManyProcesses = 64;
+constexpr std::size_t kManyEnded = 512;
 
 std::size_t hint_hash(const discover::MappingHint& hint) {
   return std::hash<std::string>{}(hint.path) ^ (hint.device_inode * 0x9e3779b97f4a7c15ULL);
@@ -109,15 +110,18 @@ void Agent::watch_mappings() {
 Status Agent::open_rings() {
   auto lifecycle = collect::EventReader::create(
       bpf_->handles().lifecycle_events,
-      [this](const event_header& header, std::size_t size) { on_lifecycle_event(header, size); });
+      [this](const event_header& header, std::size_t size) {
+        on_lifecycle_event(header, size);
+        return true;
+      });
   if (!lifecycle) return fail(lifecycle.error());
   lifecycle_ = std::move(*lifecycle);
   if (!options_.on_call) return {};
   auto calls = collect::EventReader::create(
       bpf_->handles().call_events, [this](const event_header& header, std::size_t size) {
         const auto* call = collect::event_as<call_event>(header, size);
-        if (call != nullptr && is_selected(static_cast<model::CgroupId>(header.cgroup_id)))
-          options_.on_call(*call);
+        if (call == nullptr || !is_selected(static_cast<model::CgroupId>(header.cgroup_id))) return true;
+        return options_.on_call(*call);
       });
   if (!calls) return fail(calls.error());
   calls_ = std::move(*calls);
@@ -252,6 +256,7 @@ void Agent::on_lifecycle_event(const event_header& header, std::size_t size) {
       registry_->process_ended(process);
       const std::lock_guard lock(collector_mutex_);
       collector_->process_ended(process);
+      if (collector_->ended_waiting() >= kManyEnded) free_ended();
       break;
     }
     case EVENT_PROCESS_EXEC: {
@@ -286,7 +291,11 @@ void Agent::housekeeping() {
     resolver_.retain(used);
   }
   const std::lock_guard lock(collector_mutex_);
-  if (collector_->ended_waiting() == 0) return;
+  if (collector_->ended_waiting() != 0) free_ended();
+}
+
+/// Moves what ended processes have counted out of the maps. The collector's mutex is held.
+void Agent::free_ended() {
   model::Snapshot unused;
   collector_->read(unused);
 }

@@ -31,8 +31,9 @@ struct AgentOptions {
   config::Config config;
   std::optional<std::uint32_t> only_pid;
   std::string only_cgroup;  ///< path, or the beginning of a container id; empty: all
-  /// Gets every call, on the agent's thread; no handler, no stream.
-  std::function<void(const call_event&)> on_call;
+  /// Gets every call, on the agent's thread; no handler, no stream. Returns whether it can take another one
+  /// now: if not, calls wait in the ring, which counts what finds it full.
+  std::function<bool(const call_event&)> on_call;
 };
 
 /// The data path, wired: discover -> attach -> (kernel counts) -> collect -> attribute. Everything but
@@ -77,6 +78,7 @@ class Agent {
   void scan_process(std::uint32_t pid, std::uint64_t noticed_ns, int attempts = 3);
   void learn_containers(const std::vector<model::Process>& processes);
   void housekeeping();
+  void free_ended();
   void find_missed_exits();
   void attribute(model::Snapshot& snapshot);
   bool is_selected(model::CgroupId cgroup) const;

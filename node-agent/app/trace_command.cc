@@ -15,6 +15,7 @@
 #include "app/trace_options.h"
 #include "app/version.h"
 #include "cli/call_line.h"
+#include "cli/line_writer.h"
 #include "cli/live_table.h"
 #include "cli/summary.h"
 #include "cli/tally_file.h"
@@ -50,7 +51,7 @@ class TraceRun {
   void draw_frames();
   void draw_frame();
   void feed_window();
-  void print_call(const call_event& event);
+  bool print_call(const call_event& event);
   void flush_calls();
   Result<int> finish();
   Result<int> compare(const model::Snapshot& snapshot) const;
@@ -76,6 +77,7 @@ class TraceRun {
   std::uint64_t previous_ns_ = 0;
   std::uint64_t started_ns_ = 0;
   fmt::memory_buffer call_text_;
+  std::unique_ptr<cli::LineWriter> call_writer_;
   std::unordered_map<model::CgroupId, std::string, model::IdentityHash> call_labels_;
 };
 
@@ -85,7 +87,8 @@ Status TraceRun::start() {
   agent_options.only_pid = options_.pid;
   agent_options.only_cgroup = options_.cgroup;
   if (options_.print_calls)
-    agent_options.on_call = [this](const call_event& event) { print_call(event); };
+    agent_options.on_call = [this](const call_event& event) { return print_call(event); };
+  if (options_.print_calls) call_writer_ = std::make_unique<cli::LineWriter>(STDOUT_FILENO);
   auto agent = Agent::create(io_, std::move(agent_options));
   if (!agent) return fail(agent.error());
   agent_ = std::move(*agent);
@@ -97,8 +100,7 @@ Status TraceRun::start() {
   stop_after_duration();
   agent_->start();
   if (options_.print_calls && !options_.json) {
-    const auto header = cli::call_text_header();
-    static_cast<void>(cli::write_all(STDOUT_FILENO, header));
+    call_writer_->write(cli::call_text_header());
   }
   if (options_.show_table && !options_.print_calls) draw_frames();
   return {};
@@ -199,27 +201,29 @@ const std::string& TraceRun::cached_label(model::CgroupId cgroup) {
   return label;
 }
 
-void TraceRun::print_call(const call_event& event) {
+bool TraceRun::print_call(const call_event& event) {
   const auto unix_ns =
       static_cast<std::int64_t>(agent_->clock().unix_from_monotonic(event.header.time_ns));
   const std::string& label = cached_label(static_cast<model::CgroupId>(event.header.cgroup_id));
+  if (call_text_.size() == 0) boost::asio::post(io_, [this] { flush_calls(); });
   if (options_.json) cli::append_call_json(call_text_, event, unix_ns, label);
   else cli::append_call_text(call_text_, event, unix_ns, label);
-  if (call_text_.size() >= kFlushBytes) flush_calls();
-  else if (call_text_.size() != 0) boost::asio::post(io_, [this] { flush_calls(); });
+  if (call_text_.size() < kFlushBytes) return true;
+  flush_calls();
+  return !call_writer_->is_full();
 }
 
 void TraceRun::flush_calls() {
   if (call_text_.size() == 0) return;
-  const auto status =
-      cli::write_all(STDOUT_FILENO, std::string_view(call_text_.data(), call_text_.size()));
+  call_writer_->write(std::string_view(call_text_.data(), call_text_.size()));
   call_text_.clear();
-  if (!status) io_.stop();  // the reader of the pipe has gone
+  if (call_writer_->is_broken()) io_.stop();  // the reader of the pipe has gone
 }
 
 Result<int> TraceRun::finish() {
   agent_->drain_calls();
   flush_calls();
+  call_writer_.reset();  // before the summary, if both go to one terminal
   const auto snapshot = agent_->snapshot();
   if (server_) server_->stop();
   static_cast<void>(screen_.finish());
@@ -253,7 +257,8 @@ Result<int> TraceRun::compare(const model::Snapshot& snapshot) const {
   const cli::Comparison comparison = cli::compare_tallies(expected, counted);
   static_cast<void>(cli::write_all(
       STDOUT_FILENO,
-      "\n" + cli::render_comparison(comparison, {0, on_terminal_ && cli::wants_colour(STDOUT_FILENO)})));
+      "\n" + cli::render_comparison(
+                 comparison, {on_terminal_ ? cli::terminal_size(STDOUT_FILENO).width : 0, on_terminal_ && cli::wants_colour(STDOUT_FILENO)})));
   return comparison.equal() ? 0 : 1;
 }
 

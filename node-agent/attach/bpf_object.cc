@@ -72,6 +72,7 @@ struct BpfObject::Parts {
 BpfObject::BpfObject(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {
   const auto& maps = parts_->skeleton->maps;
   handles_.calls = bpf_map__fd(maps.calls);
+  handles_.folded_calls = bpf_map__fd(maps.folded_calls);
   handles_.errors = bpf_map__fd(maps.errors);
   handles_.unscaled = bpf_map__fd(maps.unscaled);
   handles_.processes = bpf_map__fd(maps.processes);

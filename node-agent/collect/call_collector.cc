@@ -26,6 +26,16 @@ model::CallTotals to_totals(const call_stats& stats) {
   return totals;
 }
 
+model::CallSeries to_series(const call_key& key, const model::CallTotals& totals) {
+  model::CallSeries series;
+  series.process = {key.tgid, key.process_start_ns};
+  series.cgroup = static_cast<model::CgroupId>(key.cgroup_id);
+  series.function = key.function;
+  series.direction = static_cast<std::uint8_t>(key.direction);
+  series.totals = totals;
+  return series;
+}
+
 /// What each counter of the BPF side means to a user: an event that is lost, or a call that is counted
 /// without something. Counters whose text is empty belong to neither.
 struct LossName {
@@ -158,6 +168,12 @@ void CallCollector::read_communicators(model::Snapshot& snapshot) {
       });
 }
 
+/// A forged number of ranks must not poison a total.
+std::uint64_t CallCollector::scaled(std::uint64_t bytes, std::uint64_t ranks) {
+  std::uint64_t product = 0;
+  return __builtin_mul_overflow(bytes, ranks, &product) ? bytes : product;
+}
+
 /// Shares of one rank become message sizes as soon as the communicator's size is known.
 void CallCollector::read_unscaled(model::Snapshot& snapshot) {
   std::vector<unscaled_key> done;
@@ -167,20 +183,14 @@ void CallCollector::read_unscaled(model::Snapshot& snapshot) {
             std::tuple{key.comm, key.call.process_start_ns, key.call.tgid, key.exec_id};
         const auto it = resolved_.find(id);
         const std::uint64_t ranks = it == resolved_.end() ? 1 : it->second.nranks;
+        model::CallTotals totals;
+        totals.bytes = scaled(bytes, ranks);
         if (has_ended(key.call.tgid, key.call.process_start_ns)) {
-          model::CallTotals totals;
-          totals.bytes = bytes * ranks;
           retire({key.call.cgroup_id, key.call.function, key.call.direction}, totals);
           done.push_back(key);
           return;
         }
-        model::CallSeries series;
-        series.process = {key.call.tgid, key.call.process_start_ns};
-        series.cgroup = static_cast<model::CgroupId>(key.call.cgroup_id);
-        series.function = key.call.function;
-        series.direction = static_cast<std::uint8_t>(key.call.direction);
-        series.totals.bytes = bytes * ranks;
-        snapshot.calls.push_back(std::move(series));
+        snapshot.calls.push_back(to_series(key.call, totals));
       });
   for (const unscaled_key& key : done) bpf_map_delete_elem(handles_.unscaled, &key);
 }
@@ -189,29 +199,23 @@ void CallCollector::read_calls(model::Snapshot& snapshot) {
   std::vector<call_key> done;
   for_each_entry<call_key, call_stats>(
       handles_.calls, [&](const call_key& key, const call_stats& stats) {
-        const Place place{key.cgroup_id, key.function, key.direction};
         if (has_ended(key.tgid, key.process_start_ns)) {
-          retire(place, to_totals(stats));
+          retire({key.cgroup_id, key.function, key.direction}, to_totals(stats));
           done.push_back(key);
-          return;
+        } else {
+          snapshot.calls.push_back(to_series(key, to_totals(stats)));
         }
-        model::CallSeries series;
-        series.process = {key.tgid, key.process_start_ns};
-        series.cgroup = static_cast<model::CgroupId>(key.cgroup_id);
-        series.function = key.function;
-        series.direction = static_cast<std::uint8_t>(key.direction);
-        series.totals = to_totals(stats);
-        snapshot.calls.push_back(std::move(series));
       });
   for (const call_key& key : done) bpf_map_delete_elem(handles_.calls, &key);
+  for_each_entry<call_key, call_stats>(
+      handles_.folded_calls, [&](const call_key& key, const call_stats& stats) {
+        snapshot.calls.push_back(to_series(key, to_totals(stats)));
+      });
   bound_retired();
   for (const auto& [place, retired] : retired_) {
-    model::CallSeries series;
-    series.cgroup = static_cast<model::CgroupId>(std::get<0>(place));
-    series.function = std::get<1>(place);
-    series.direction = static_cast<std::uint8_t>(std::get<2>(place));
-    series.totals = retired.totals;
-    snapshot.calls.push_back(std::move(series));
+    const auto& [cgroup, function, direction] = place;
+    const call_key key{cgroup, 0, 0, function, direction};
+    snapshot.calls.push_back(to_series(key, retired.totals));
   }
 }
 

@@ -54,6 +54,7 @@ class CallCollector {
 
   void read_communicators(model::Snapshot& snapshot);
   void read_calls(model::Snapshot& snapshot);
+  static std::uint64_t scaled(std::uint64_t bytes, std::uint64_t ranks);
   void read_unscaled(model::Snapshot& snapshot);
   void read_errors(model::Snapshot& snapshot);
   void read_losses(model::Snapshot& snapshot) const;

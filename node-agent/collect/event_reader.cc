@@ -3,6 +3,8 @@
 
 #include <bpf/libbpf.h>
 
+#include <cerrno>
+
 namespace ingero::collect {
 
 Result<std::unique_ptr<EventReader>> EventReader::create(int ring_map_fd, Handler handler) {
@@ -19,9 +21,9 @@ int EventReader::descriptor() const { return ring_buffer__epoll_fd(ring_); }
 int EventReader::consume() { return ring_buffer__consume(ring_); }
 
 int EventReader::on_record(void* context, void* data, std::size_t size) {
-  if (size >= sizeof(event_header))
-    static_cast<EventReader*>(context)->handler_(*static_cast<const event_header*>(data), size);
-  return 0;
+  if (size < sizeof(event_header)) return 0;
+  const auto& header = *static_cast<const event_header*>(data);
+  return static_cast<EventReader*>(context)->handler_(header, size) ? 0 : -EAGAIN;
 }
 
 }  // namespace ingero::collect

@@ -15,7 +15,8 @@ namespace ingero::collect {
 class EventReader {
  public:
   /// Gets a record's header and its whole size in bytes; the memory is valid during the call only.
-  using Handler = std::function<void(const event_header& header, std::size_t size)>;
+  /// Returns whether it can take another one now.
+  using Handler = std::function<bool(const event_header& header, std::size_t size)>;
 
   static Result<std::unique_ptr<EventReader>> create(int ring_map_fd, Handler handler);
   ~EventReader();
@@ -25,7 +26,8 @@ class EventReader {
   /// Readable when there is something; for an event loop.
   int descriptor() const;
 
-  /// Hands over everything that is there now; returns the number of records.
+  /// Hands over what is there now, as long as the handler takes it; the number of records, or negative
+  /// when the handler had enough.
   int consume();
 
  private:

@@ -6,6 +6,7 @@ namespace ingero::model {
 /// Descriptors of the loaded BPF object's parts, borrowed from its owner (attach::BpfObject).
 struct BpfHandles {
   int calls = -1;
+  int folded_calls = -1;
   int errors = -1;
   int unscaled = -1;
   int processes = -1;

