@@ -41,7 +41,7 @@ static __always_inline u32 duration_bucket(u64 ns)
 	if (v < 64)
 		return 0;
 	exponent = log2_u64(v);
-	bucket = 1 + (exponent - 6) * 4 + ((v >> (exponent - 2)) & 3);
+	bucket = 1 + (exponent - 6) * 2 + ((v >> (exponent - 1)) & 1);
 	return bucket < DURATION_BUCKETS ? bucket : DURATION_BUCKETS - 1;
 }
 
@@ -149,8 +149,8 @@ SHARED_FUNCTION int account_unfinished(struct thread_state *thread)
 }
 
 /* Adds a finished call. `bytes` is what the call moved if it succeeded. */
-static __always_inline struct call_stats *account_call(struct call_key *key, u64 duration, u64 bytes,
-							s32 result, int failed)
+static __always_inline struct call_stats *account_call(struct call_key *key, u64 duration,
+						       u64 bytes, s32 result, int failed)
 {
 	struct call_stats *stats = stats_of(key);
 

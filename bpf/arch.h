@@ -11,13 +11,13 @@
 
 /* A load at a fixed offset of the context: written out, because the compiler would join the branches of a
  * switch into one load at a computed offset, which the verifier refuses. */
-#define LOAD_REGISTER(regs, field)                                                                    \
-	({                                                                                            \
-		u64 _value;                                                                           \
-		asm volatile("%0 = *(u64 *)(%1 + %2)"                                                \
-			     : "=r"(_value)                                                          \
-			     : "r"(regs), "i"(__builtin_offsetof(user_regs_t, field)));              \
-		_value;                                                                               \
+#define LOAD_REGISTER(regs, field)                                                                 \
+	({                                                                                         \
+		u64 _value;                                                                        \
+		asm volatile("%0 = *(u64 *)(%1 + %2)"                                              \
+			     : "=r"(_value)                                                        \
+			     : "r"(regs), "i"(__builtin_offsetof(user_regs_t, field)));            \
+		_value;                                                                            \
 	})
 
 #if defined(__TARGET_ARCH_x86)
@@ -32,7 +32,7 @@ typedef struct pt_regs user_regs_t;
 #define RETURN_SP_DELTA 8
 /* A 128-byte structure by value: on the stack, and the arguments behind it move up. */
 #define UNIQUE_ID_ADDRESS(regs) (USER_SP(regs) + STACK_ARGS_OFFSET)
-#define ARG_BEHIND_UNIQUE_ID(n) ((n) - 1)
+#define ARG_BEHIND_UNIQUE_ID(n) ((n)-1)
 
 static __always_inline u64 register_arg(const user_regs_t *regs, u32 n)
 {
@@ -91,7 +91,9 @@ static __always_inline u64 frame_return_address(const user_regs_t *regs, u64 sp)
 	if (USER_SP(regs) == sp)
 		return LOAD_REGISTER(regs, regs[30]);
 	task = bpf_get_current_task_btf();
-	return task->mm && task->mm->uprobes_state.xol_area ? task->mm->uprobes_state.xol_area->vaddr : 0;
+	return task->mm && task->mm->uprobes_state.xol_area
+		       ? task->mm->uprobes_state.xol_area->vaddr
+		       : 0;
 }
 
 #else
@@ -107,9 +109,9 @@ static __always_inline u64 call_arg(const user_regs_t *regs, u32 n)
 		return 0;
 	if (n <= REGISTER_ARGS)
 		return register_arg(regs, n);
-	bpf_probe_read_user(&value, sizeof(value),
-			    (void *)(USER_SP(regs) + STACK_ARGS_OFFSET +
-				     8 * (u64)(n - REGISTER_ARGS - 1)));
+	bpf_probe_read_user(
+		&value, sizeof(value),
+		(void *)(USER_SP(regs) + STACK_ARGS_OFFSET + 8 * (u64)(n - REGISTER_ARGS - 1)));
 	return value;
 }
 

@@ -7,7 +7,8 @@
 
 #define MAX_RANKS (1 << 22)
 
-static __always_inline void comm_key_of(struct comm_key *key, const struct thread_state *thread, u64 comm)
+static __always_inline void comm_key_of(struct comm_key *key, const struct thread_state *thread,
+					u64 comm)
 {
 	key->comm = comm;
 	key->process_start_ns = thread->process_start_ns;

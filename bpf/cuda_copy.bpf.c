@@ -67,7 +67,8 @@ static __always_inline int read_extent(struct copy_extent *extent, u64 address)
 }
 
 /* Structures of the runtime: an array operand means that the width counts elements of unknown size. */
-static __always_inline void runtime_3d(struct call_frame *frame, u64 params, u32 second_array, u32 extent_at)
+static __always_inline void runtime_3d(struct call_frame *frame, u64 params, u32 second_array,
+				       u32 extent_at)
 {
 	struct copy_extent extent;
 
@@ -207,10 +208,12 @@ static __always_inline void copy_arguments(user_regs_t *regs, struct call_frame 
 		frame->size = volume(frame->size, call_arg(regs, factor), 1);
 	else if (frame->size > MAX_CALL_BYTES)
 		frame->size = volume(frame->size, 2, 1);
-	frame->direction = fixed ? fixed - 1 : direction_of(call_arg(regs, API_COOKIE_TYPE(cookie)));
+	frame->direction =
+		fixed ? fixed - 1 : direction_of(call_arg(regs, API_COOKIE_TYPE(cookie)));
 }
 
-static __always_inline void batch_3d_arguments(user_regs_t *regs, struct call_frame *frame, u64 cookie)
+static __always_inline void batch_3d_arguments(user_regs_t *regs, struct call_frame *frame,
+					       u64 cookie)
 {
 	u32 factor = API_COOKIE_FACTOR(cookie);
 
@@ -267,8 +270,8 @@ static __always_inline void cuda_copy_exit(user_regs_t *regs)
 		add_to(&stats->sizes[size_bucket(frame->size)], 1);
 	if (settings.stream_calls) {
 		frame->comm = 0;
-		send_call(task, &key, thread, frame, NULL, now - frame->start_ns, failed ? 0 : frame->size,
-			  result, failed);
+		send_call(task, &key, thread, frame, NULL, now - frame->start_ns,
+			  failed ? 0 : frame->size, result, failed);
 	}
 }
 

@@ -36,7 +36,8 @@ static __always_inline int is_known_to_call(u64 outer_cookie, u64 inner_cookie)
 /* Whether the call of the frame still runs around this entry: by a call (the stack has grown) or by a tail
  * call (it has not). After a longjmp out of it the stack may have grown as well, so look whether the way
  * back through the return probe is still in place. */
-static __always_inline int is_nested_in(user_regs_t *regs, const struct call_frame *frame, u64 cookie)
+static __always_inline int is_nested_in(user_regs_t *regs, const struct call_frame *frame,
+					u64 cookie)
 {
 	u64 way_back;
 
@@ -45,12 +46,13 @@ static __always_inline int is_nested_in(user_regs_t *regs, const struct call_fra
 	way_back = frame_return_address(regs, frame->sp);
 	if (is_return_trampoline(way_back)) /* our return probe's, or another tracer's */
 		return 1;
-	return settings.entry_only && USER_SP(regs) < frame->sp && way_back == frame->return_address &&
-	       is_known_to_call(frame->cookie, cookie);
+	return settings.entry_only && USER_SP(regs) < frame->sp &&
+	       way_back == frame->return_address && is_known_to_call(frame->cookie, cookie);
 }
 
 /* Opens the frame of an outermost call; NULL: nested, or not to be counted. */
-static __always_inline struct call_frame *frame_open(user_regs_t *regs, struct thread_state *thread, u64 cookie)
+static __always_inline struct call_frame *frame_open(user_regs_t *regs, struct thread_state *thread,
+						     u64 cookie)
 {
 	struct call_frame *frame = &thread->frame;
 	u64 sp = USER_SP(regs);
@@ -71,7 +73,8 @@ static __always_inline struct call_frame *frame_open(user_regs_t *regs, struct t
 }
 
 /* Closes the frame of the call that returns; NULL: a nested call, or one that was never opened. */
-static __always_inline struct call_frame *frame_close(user_regs_t *regs, struct thread_state *thread)
+static __always_inline struct call_frame *frame_close(user_regs_t *regs,
+						      struct thread_state *thread)
 {
 	struct call_frame *frame = &thread->frame;
 
@@ -86,7 +89,8 @@ static __always_inline struct call_frame *frame_close(user_regs_t *regs, struct 
 #define FRAME_SKIPPED 1
 
 /* The last step of each entry half: start the clock, or, where return probes are off, count at once. */
-static __always_inline int frame_start(user_regs_t *regs, struct thread_state *thread, struct call_frame *frame)
+static __always_inline int frame_start(user_regs_t *regs, struct thread_state *thread,
+				       struct call_frame *frame)
 {
 	if (settings.entry_only) {
 		frame->return_address = frame_return_address(regs, frame->sp);
@@ -106,29 +110,30 @@ static __always_inline int session_is_return(user_regs_t *regs)
 }
 
 /* Three programs of one pair of halves: attached as entry and return probe, or once as a session. */
-#define CALL_PROGRAMS(name)                                                                           \
-	SEC("uprobe") int name##_entry(user_regs_t *regs)                                            \
-	{                                                                                            \
-		name##_enter(regs, bpf_get_attach_cookie(regs));                                     \
-		return 0;                                                                            \
-	}                                                                                            \
-	SEC("uprobe") int name##_return(user_regs_t *regs)                                           \
-	{                                                                                            \
-		name##_exit(regs);                                                                   \
-		return 0;                                                                            \
-	}                                                                                            \
-	SEC("uprobe") int name##_session(user_regs_t *regs)                                          \
-	{                                                                                            \
-		if (session_is_return(regs)) {                                                       \
-			name##_exit(regs);                                                           \
-			return 0;                                                                    \
-		}                                                                                    \
-		return name##_enter(regs, bpf_get_attach_cookie(regs));                              \
+#define CALL_PROGRAMS(name)                                                                        \
+	SEC("uprobe") int name##_entry(user_regs_t *regs)                                          \
+	{                                                                                          \
+		name##_enter(regs, bpf_get_attach_cookie(regs));                                   \
+		return 0;                                                                          \
+	}                                                                                          \
+	SEC("uprobe") int name##_return(user_regs_t *regs)                                         \
+	{                                                                                          \
+		name##_exit(regs);                                                                 \
+		return 0;                                                                          \
+	}                                                                                          \
+	SEC("uprobe") int name##_session(user_regs_t *regs)                                        \
+	{                                                                                          \
+		if (session_is_return(regs)) {                                                     \
+			name##_exit(regs);                                                         \
+			return 0;                                                                  \
+		}                                                                                  \
+		return name##_enter(regs, bpf_get_attach_cookie(regs));                            \
 	}
 
 static __always_inline void send_call(struct task_struct *task, struct call_key *key,
 				      struct thread_state *thread, struct call_frame *frame,
-				      struct comm_info *comm, u64 duration, u64 bytes, s32 result, int failed)
+				      struct comm_info *comm, u64 duration, u64 bytes, s32 result,
+				      int failed)
 {
 	struct call_event *event = bpf_ringbuf_reserve(&call_events, sizeof(*event), 0);
 	u64 flags;
@@ -162,8 +167,9 @@ static __always_inline void send_call(struct task_struct *task, struct call_key 
 	event->group_depth = thread->group_depth;
 	event->failed = failed;
 	/* One wake-up per 64 KiB; the reader looks by itself every few milliseconds. */
-	flags = bpf_ringbuf_query(&call_events, BPF_RB_AVAIL_DATA) >= (64 << 10) ? BPF_RB_FORCE_WAKEUP
-										  : BPF_RB_NO_WAKEUP;
+	flags = bpf_ringbuf_query(&call_events, BPF_RB_AVAIL_DATA) >= (64 << 10)
+			? BPF_RB_FORCE_WAKEUP
+			: BPF_RB_NO_WAKEUP;
 	bpf_ringbuf_submit(event, flags);
 }
 

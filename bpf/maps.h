@@ -54,8 +54,8 @@ struct pending_key {
 	u64 slot;
 };
 
-static __always_inline void async_key_of(struct pending_key *key, u64 process_start_ns, u32 tgid, u32 exec_id,
-					 u32 slot)
+static __always_inline void async_key_of(struct pending_key *key, u64 process_start_ns, u32 tgid,
+					 u32 exec_id, u32 slot)
 {
 	key->owner = process_start_ns | (1ULL << 63); /* no pid_tgid has the upper bit */
 	key->slot = ((u64)tgid << 32) | ((exec_id & 0xffffff) << 8) | slot;

@@ -49,7 +49,8 @@ static __always_inline int nccl_collective_enter(user_regs_t *regs, u64 cookie)
 }
 
 /* The communicator of this call; an unknown one is reported to the agent once, which reads its memory. */
-static __noinline struct comm_info *comm_unknown(struct thread_state *thread, struct comm_key *key, u64 cookie)
+static __noinline struct comm_info *comm_unknown(struct thread_state *thread, struct comm_key *key,
+						 u64 cookie)
 {
 	struct comm_info info = {.rank = RANK_UNKNOWN};
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -163,8 +164,8 @@ static __always_inline void nccl_collective_exit(user_regs_t *regs)
 		mark_stream(thread, frame, &key);
 	}
 	if (settings.stream_calls)
-		send_call(task, &key, thread, frame, comm, now - frame->start_ns, failed ? 0 : bytes, result,
-			  failed);
+		send_call(task, &key, thread, frame, comm, now - frame->start_ns,
+			  failed ? 0 : bytes, result, failed);
 }
 
 CALL_PROGRAMS(nccl_collective)
@@ -199,7 +200,8 @@ static __always_inline void count_barrier(struct thread_state *thread, u64 strea
 	if (!state)
 		return;
 	call = state->call;
-	bpf_map_delete_elem(&streams, &key); /* so that the map holds only streams nobody waited for */
+	bpf_map_delete_elem(&streams,
+			    &key); /* so that the map holds only streams nobody waited for */
 	stats = stats_of(&call);
 	if (stats)
 		add_to(&stats->barriers, 1);
@@ -224,7 +226,8 @@ static __always_inline void cuda_stream_sync_exit(user_regs_t *regs)
 	if (result == 0)
 		count_barrier(thread, frame->stream);
 	if (settings.stream_calls)
-		send_call(task, &key, thread, frame, NULL, now - frame->start_ns, 0, result, failed);
+		send_call(task, &key, thread, frame, NULL, now - frame->start_ns, 0, result,
+			  failed);
 }
 
 CALL_PROGRAMS(cuda_stream_sync)

@@ -26,14 +26,17 @@ static __always_inline void read_name(struct call_frame *frame, u64 config)
 	u64 size = 0, name = 0;
 
 	__builtin_memset(frame->name, 0, COMM_NAME_SIZE);
-	if (!config || bpf_probe_read_user(&size, sizeof(size), (void *)config) || size < CONFIG_SIZE_WITH_NAME)
+	if (!config || bpf_probe_read_user(&size, sizeof(size), (void *)config) ||
+	    size < CONFIG_SIZE_WITH_NAME)
 		return;
-	if (bpf_probe_read_user(&name, sizeof(name), (void *)(config + CONFIG_NAME_OFFSET)) || !name)
+	if (bpf_probe_read_user(&name, sizeof(name), (void *)(config + CONFIG_NAME_OFFSET)) ||
+	    !name)
 		return;
 	bpf_probe_read_user_str(frame->name, COMM_NAME_SIZE, (void *)name);
 }
 
-static __always_inline void begin_comm(struct call_frame *frame, u64 out, u32 nranks, s32 rank, u64 hash)
+static __always_inline void begin_comm(struct call_frame *frame, u64 out, u32 nranks, s32 rank,
+				       u64 hash)
 {
 	frame->out = out;
 	frame->out_before = user_pointer(out);
@@ -53,7 +56,8 @@ static __noinline struct comm_info *known_comm(struct thread_state *thread, u64 
 }
 
 /* Ranks are renumbered in order, the excluded ones left out. */
-SHARED_FUNCTION int shrink_ranks(struct call_frame *frame, struct comm_info *parent, u64 list, u32 excluded)
+SHARED_FUNCTION int shrink_ranks(struct call_frame *frame, struct comm_info *parent, u64 list,
+				 u32 excluded)
 {
 	s32 rank, out, i;
 
@@ -79,7 +83,8 @@ SHARED_FUNCTION int shrink_ranks(struct call_frame *frame, struct comm_info *par
 
 /* ncclCommSplit(comm, color, key, newcomm, config): every rank of the parent calls it, so its number and
  * color name the child the same way everywhere. Rank and size are not among the arguments. */
-static __noinline int split_enter(user_regs_t *regs, struct thread_state *thread, struct call_frame *frame)
+static __noinline int split_enter(user_regs_t *regs, struct thread_state *thread,
+				  struct call_frame *frame)
 {
 	struct comm_info *parent;
 	u64 hash = 0;
@@ -100,7 +105,8 @@ static __noinline int split_enter(user_regs_t *regs, struct thread_state *thread
 }
 
 /* ncclCommShrink(comm, excluded, n, newcomm, config, flags) */
-static __noinline int shrink_enter(user_regs_t *regs, struct thread_state *thread, struct call_frame *frame)
+static __noinline int shrink_enter(user_regs_t *regs, struct thread_state *thread,
+				   struct call_frame *frame)
 {
 	struct comm_info *parent;
 	u64 hash = 0;
@@ -119,7 +125,8 @@ static __noinline int shrink_enter(user_regs_t *regs, struct thread_state *threa
 }
 
 /* ncclCommGrow(comm, nranks, id, rank, newcomm, config): ranks of the parent keep theirs and pass -1. */
-static __noinline int grow_enter(user_regs_t *regs, struct thread_state *thread, struct call_frame *frame)
+static __noinline int grow_enter(user_regs_t *regs, struct thread_state *thread,
+				 struct call_frame *frame)
 {
 	struct comm_info *parent;
 	s32 rank = (s32)call_arg(regs, 4);
@@ -130,7 +137,8 @@ static __noinline int grow_enter(user_regs_t *regs, struct thread_state *thread,
 	parent = known_comm(thread, frame->comm);
 	if (rank < 0 && parent)
 		rank = parent->rank;
-	begin_comm(frame, call_arg(regs, 5), (u32)call_arg(regs, 2), rank, id ? unique_id_hash(id) : 0);
+	begin_comm(frame, call_arg(regs, 5), (u32)call_arg(regs, 2), rank,
+		   id ? unique_id_hash(id) : 0);
 	read_name(frame, call_arg(regs, 6));
 	return 0;
 }
@@ -166,7 +174,8 @@ static __noinline int lifecycle_arguments(user_regs_t *regs, struct thread_state
 			   (s32)call_arg(regs, ARG_BEHIND_UNIQUE_ID(4)),
 			   unique_id_hash(UNIQUE_ID_ADDRESS(regs)));
 		read_name(frame, function == FUNCTION_INIT_RANK_CONFIG
-					 ? call_arg(regs, ARG_BEHIND_UNIQUE_ID(5)) : 0);
+					 ? call_arg(regs, ARG_BEHIND_UNIQUE_ID(5))
+					 : 0);
 		break;
 	case FUNCTION_INIT_SCALABLE:
 		begin_comm(frame, call_arg(regs, 1), (u32)call_arg(regs, 2), (s32)call_arg(regs, 3),
@@ -194,8 +203,7 @@ static __noinline int lifecycle_arguments(user_regs_t *regs, struct thread_state
 		frame->comm = call_arg(regs, 1);
 		end_comm(thread, frame->comm);
 		break;
-	default: /* Finalize */
-		frame->comm = call_arg(regs, API_COOKIE_OBJECT(frame->cookie));
+	default: /* Finalize */ frame->comm = call_arg(regs, API_COOKIE_OBJECT(frame->cookie));
 	}
 	return 0;
 }
@@ -209,7 +217,8 @@ static __always_inline int nccl_lifecycle_enter(user_regs_t *regs, u64 cookie)
 
 	if (!thread)
 		return FRAME_SKIPPED;
-	if (function == FUNCTION_GET_UNIQUE_ID && !settings.entry_only && thread->frame.sp > USER_SP(regs) &&
+	if (function == FUNCTION_GET_UNIQUE_ID && !settings.entry_only &&
+	    thread->frame.sp > USER_SP(regs) &&
 	    API_COOKIE_ID(thread->frame.cookie) == FUNCTION_INIT_ALL) {
 		thread->unique_id_sp = USER_SP(regs);
 		thread->unique_id_out = call_arg(regs, 1);
@@ -266,8 +275,8 @@ SHARED_FUNCTION int create_exit(struct thread_state *thread, struct call_frame *
 	return 0;
 }
 
-SHARED_FUNCTION int lifecycle_effects(struct thread_state *thread, struct call_frame *frame, u32 function,
-					int failed)
+SHARED_FUNCTION int lifecycle_effects(struct thread_state *thread, struct call_frame *frame,
+				      u32 function, int failed)
 {
 	if (!thread || !frame)
 		return 0;

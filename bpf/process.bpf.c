@@ -59,7 +59,8 @@ static __always_inline void forget_async(struct task_struct *task)
 	u32 i;
 
 	for (i = 0; i < MAX_ASYNC_COMMS; i++) {
-		async_key_of(&key, task->group_leader->start_boottime, task->tgid, task->self_exec_id, i);
+		async_key_of(&key, task->group_leader->start_boottime, task->tgid,
+			     task->self_exec_id, i);
 		bpf_map_delete_elem(&pending, &key);
 	}
 }

@@ -12,13 +12,13 @@
 #define E2BIG 7
 
 /* The cgroup at index `controller` of the task's css_set (cgroup v1). */
-#define TASK_CONTROLLER_CGROUP_ID(task, controller)                                                  \
-	({                                                                                            \
-		struct css_set *_set = (task)->cgroups;                                              \
-		struct cgroup_subsys_state **_css =                                                  \
-			(void *)&_set->subsys[0] +                                                   \
-			8 * bpf_core_enum_value(enum cgroup_subsys_id, controller);                  \
-		(*_css)->cgroup->kn->id;                                                             \
+#define TASK_CONTROLLER_CGROUP_ID(task, controller)                                                \
+	({                                                                                         \
+		struct css_set *_set = (task)->cgroups;                                            \
+		struct cgroup_subsys_state **_css =                                                \
+			(void *)&_set->subsys[0] +                                                 \
+			8 * bpf_core_enum_value(enum cgroup_subsys_id, controller);                \
+		(*_css)->cgroup->kn->id;                                                           \
 	})
 
 /* kernfs id of the cgroup that names the task's container. */
@@ -26,9 +26,11 @@ static __always_inline u64 task_cgroup_id(struct task_struct *task)
 {
 	u32 source = settings.cgroup_source;
 
-	if (source == CGROUP_V1_MEMORY && bpf_core_enum_value_exists(enum cgroup_subsys_id, memory_cgrp_id))
+	if (source == CGROUP_V1_MEMORY &&
+	    bpf_core_enum_value_exists(enum cgroup_subsys_id, memory_cgrp_id))
 		return TASK_CONTROLLER_CGROUP_ID(task, memory_cgrp_id);
-	if (source == CGROUP_V1_PIDS && bpf_core_enum_value_exists(enum cgroup_subsys_id, pids_cgrp_id))
+	if (source == CGROUP_V1_PIDS &&
+	    bpf_core_enum_value_exists(enum cgroup_subsys_id, pids_cgrp_id))
 		return TASK_CONTROLLER_CGROUP_ID(task, pids_cgrp_id);
 	return task->cgroups->dfl_cgrp->kn->id;
 }
@@ -37,15 +39,19 @@ static __always_inline struct kernfs_node *task_cgroup_node(struct task_struct *
 {
 	u32 source = settings.cgroup_source;
 
-	if (source == CGROUP_V1_MEMORY && bpf_core_enum_value_exists(enum cgroup_subsys_id, memory_cgrp_id)) {
+	if (source == CGROUP_V1_MEMORY &&
+	    bpf_core_enum_value_exists(enum cgroup_subsys_id, memory_cgrp_id)) {
 		struct css_set *set = task->cgroups;
-		struct cgroup_subsys_state **css = (void *)&set->subsys[0] +
+		struct cgroup_subsys_state **css =
+			(void *)&set->subsys[0] +
 			8 * bpf_core_enum_value(enum cgroup_subsys_id, memory_cgrp_id);
 		return (*css)->cgroup->kn;
 	}
-	if (source == CGROUP_V1_PIDS && bpf_core_enum_value_exists(enum cgroup_subsys_id, pids_cgrp_id)) {
+	if (source == CGROUP_V1_PIDS &&
+	    bpf_core_enum_value_exists(enum cgroup_subsys_id, pids_cgrp_id)) {
 		struct css_set *set = task->cgroups;
-		struct cgroup_subsys_state **css = (void *)&set->subsys[0] +
+		struct cgroup_subsys_state **css =
+			(void *)&set->subsys[0] +
 			8 * bpf_core_enum_value(enum cgroup_subsys_id, pids_cgrp_id);
 		return (*css)->cgroup->kn;
 	}
@@ -61,7 +67,8 @@ static __always_inline struct kernfs_node *parent_node(struct kernfs_node *node)
 	return node->parent;
 }
 
-static __always_inline void fill_header(struct event_header *header, u32 kind, struct task_struct *task)
+static __always_inline void fill_header(struct event_header *header, u32 kind,
+					struct task_struct *task)
 {
 	header->kind = kind;
 	header->tid = task->pid;

@@ -24,10 +24,10 @@ struct call_key {
 };
 WIRE_ASSERT(sizeof(struct call_key) == 24);
 
-/* Durations: bucket 0 holds calls up to 62.5 ns, then four buckets per doubling. Bucket b > 0 ends at
- * DURATION_BUCKET_END(b) inclusive; the last one has no end. In units of 1/1024 us, so that the ends
+/* Durations: bucket 0 holds calls up to 62.5 ns, then two buckets per doubling. An end belongs to its
+ * bucket (model::duration_bucket_end_ns() gives it); the last one has none. In units of 1/1024 us, so that the ends
  * fall on 1, 2, 4 ... us exactly. */
-#define DURATION_BUCKETS 128
+#define DURATION_BUCKETS 64
 /* Sizes: bucket 0 up to 1 KiB, then 4 KiB, 16 KiB ... bucket 12 up to 16 GiB, bucket 13 the rest. */
 #define SIZE_BUCKETS 14
 

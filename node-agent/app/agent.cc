@@ -34,7 +34,8 @@ std::size_t hint_hash(const discover::MappingHint& hint) {
 }  // namespace
 
 Result<std::unique_ptr<Agent>> Agent::create(boost::asio::io_context& io, AgentOptions options) {
-  auto mount = attribute::find_cgroup_hierarchy({}, forced_hierarchy(options.config.cgroup_hierarchy));
+  auto mount =
+      attribute::find_cgroup_hierarchy({}, forced_hierarchy(options.config.cgroup_hierarchy));
   if (!mount) return fail(mount.error());
   std::unique_ptr<Agent> agent(new Agent(io, std::move(options), std::move(*mount)));
   if (auto status = agent->load(); !status) return fail(status.error());
@@ -102,15 +103,15 @@ void Agent::watch_mappings() {
     watch_text_ = "mmap events";
     return;
   }
-  options_.config.scan_interval = std::min<std::chrono::nanoseconds>(options_.config.scan_interval, 1s);
+  options_.config.scan_interval =
+      std::min<std::chrono::nanoseconds>(options_.config.scan_interval, 1s);
   watch_text_ = "a scan every second: " + watcher.error().message();
   spdlog::warn("new mappings are noticed by {}", watch_text_);
 }
 
 Status Agent::open_rings() {
   auto lifecycle = collect::EventReader::create(
-      bpf_->handles().lifecycle_events,
-      [this](const event_header& header, std::size_t size) {
+      bpf_->handles().lifecycle_events, [this](const event_header& header, std::size_t size) {
         on_lifecycle_event(header, size);
         return true;
       });
@@ -120,7 +121,8 @@ Status Agent::open_rings() {
   auto calls = collect::EventReader::create(
       bpf_->handles().call_events, [this](const event_header& header, std::size_t size) {
         const auto* call = collect::event_as<call_event>(header, size);
-        if (call == nullptr || !is_selected(static_cast<model::CgroupId>(header.cgroup_id))) return true;
+        if (call == nullptr || !is_selected(static_cast<model::CgroupId>(header.cgroup_id)))
+          return true;
         return options_.on_call(*call);
       });
   if (!calls) return fail(calls.error());
@@ -211,9 +213,10 @@ void Agent::scan_host() {
 /// The loader moves mappings about while it works: what was there a moment ago may have other addresses.
 void Agent::rescan_soon(std::uint32_t pid, std::uint64_t noticed_ns, int attempts) {
   auto timer = std::make_shared<boost::asio::steady_timer>(io_, 5ms);
-  timer->async_wait([this, timer, pid, noticed_ns, attempts](const boost::system::error_code& error) {
-    if (!error) scan_process(pid, noticed_ns, attempts);
-  });
+  timer->async_wait(
+      [this, timer, pid, noticed_ns, attempts](const boost::system::error_code& error) {
+        if (!error) scan_process(pid, noticed_ns, attempts);
+      });
 }
 
 void Agent::scan_process(std::uint32_t pid, std::uint64_t noticed_ns, int attempts) {
@@ -315,8 +318,8 @@ std::shared_ptr<const model::Snapshot> Agent::snapshot() {
     collector_->read(*snapshot);
   }
   registry_->fill(*snapshot);
-  snapshot->unix_ns = static_cast<std::int64_t>(
-      clock_.unix_from_monotonic(system_clock_source().monotonic_ns()));
+  snapshot->unix_ns =
+      static_cast<std::int64_t>(clock_.unix_from_monotonic(system_clock_source().monotonic_ns()));
   attribute(*snapshot);
   return snapshot;
 }

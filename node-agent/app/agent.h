@@ -101,7 +101,8 @@ class Agent {
   std::unique_ptr<collect::EventReader> calls_;
   std::optional<discover::MappingWatcher> watcher_;
   std::string watch_text_;
-  std::unordered_set<std::size_t> dull_hints_;  ///< mappings that were looked at and are of no interest
+  std::unordered_set<std::size_t>
+      dull_hints_;  ///< mappings that were looked at and are of no interest
   boost::asio::posix::stream_descriptor watcher_descriptor_, lifecycle_descriptor_;
   boost::asio::steady_timer scan_timer_, housekeeping_timer_, calls_timer_;
   std::uint64_t rounds_ = 0;

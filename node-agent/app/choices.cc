@@ -69,10 +69,9 @@ Result<AttachMethod> choose_method(const std::vector<attach::MethodTrial>& trial
                                    config::AttachMethod wanted) {
   std::set<std::string> details;  // most often the same for each method
   for (const attach::MethodTrial& trial : trials) {
-    const bool asked_for = wanted == config::AttachMethod::automatic ||
-                           to_model(wanted) == trial.method ||
-                           (wanted == config::AttachMethod::entry_only &&
-                            trial.method == AttachMethod::kPerf);
+    const bool asked_for =
+        wanted == config::AttachMethod::automatic || to_model(wanted) == trial.method ||
+        (wanted == config::AttachMethod::entry_only && trial.method == AttachMethod::kPerf);
     if (!asked_for) continue;
     if (trial.works)
       return wanted == config::AttachMethod::entry_only ? AttachMethod::kEntryOnly : trial.method;

@@ -12,8 +12,8 @@ namespace ingero::app {
 namespace {
 
 constexpr std::size_t kMaxRefusals = 256;
-constexpr std::array kFailureReasons = {"permission", "open", "file_refused", "identity", "attach",
-                                        "too_many_libraries"};
+constexpr std::array kFailureReasons = {"permission", "open",   "file_refused",
+                                        "identity",   "attach", "too_many_libraries"};
 
 model::LibraryKind kind_of(discover::LibraryKind kind) {
   switch (kind) {
@@ -113,7 +113,8 @@ void LibraryRegistry::attach_one(discover::FoundLibrary& found, std::uint64_t no
     entry.library.probes.clear();  // they are those in place
   } else {
     entry.library.method = method_;
-    if (noticed_ns != 0) entry.library.attach_ns = system_clock_source().monotonic_ns() - noticed_ns;
+    if (noticed_ns != 0)
+      entry.library.attach_ns = system_clock_source().monotonic_ns() - noticed_ns;
   }
   const std::lock_guard lock(mutex_);
   if (target.index == 0)

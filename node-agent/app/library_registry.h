@@ -71,7 +71,7 @@ class LibraryRegistry {
   mutable std::mutex mutex_;
   std::map<model::ProcessKey, model::Process> processes_;
   std::unordered_map<model::FileKey, Entry, model::IdentityHash> libraries_;
-  std::vector<std::string> versions_{""};  ///< by library index; index 0 stands for none
+  std::vector<std::string> versions_{""};           ///< by library index; index 0 stands for none
   std::map<std::string, model::Refusal> refusals_;  ///< by message; bounded
   std::map<std::string, std::uint64_t> failures_;
   std::uint64_t full_scans_ = 0;

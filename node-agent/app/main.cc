@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <signal.h>
 
+#include <malloc.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <iostream>
@@ -9,6 +11,7 @@
 #include "app/trace_options.h"
 #include "app/version.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "config/duration.h"
 #include "config/settings.h"
 #include "export/metrics_table.h"
@@ -21,7 +24,8 @@ constexpr int kUsageError = 2;
 /// The flags as they are typed; empty: not given.
 struct Flags {
   bool nccl = false, cuda = false, print = false, json = false;
-  std::string prometheus, format, cgroup, duration, config_file, log_level, attach_method, open_method;
+  std::string prometheus, format, cgroup, duration, config_file, log_level, attach_method,
+      open_method;
   std::uint32_t pid = 0;
   std::vector<std::string> tallies;
 };
@@ -39,20 +43,24 @@ void add_run_flags(CLI::App& command, Flags& flags) {
   command.add_option("--config", flags.config_file, "settings, as YAML");
   command.add_option("--duration", flags.duration, "end by itself after: 30s, 2m, 1h");
   command.add_option("--log-level", flags.log_level, "trace, debug, info, warn, error");
-  command.add_option("--attach-method", flags.attach_method, "auto, session, multi, perf, entry_only");
+  command.add_option("--attach-method", flags.attach_method,
+                     "auto, session, multi, perf, entry_only");
   command.add_option("--open-method", flags.open_method, "auto, map_files, path");
 }
 
 void add_trace_flags(CLI::App& command, Flags& flags) {
   add_run_flags(command, flags);
   command.add_flag("--print", flags.print, "one line for each call instead of the table");
-  command.add_option("--format", flags.format, "of the printed calls: text (default) or json; json implies --print");
+  command.add_option("--format", flags.format,
+                     "of the printed calls: text (default) or json; json implies --print");
   command.add_option("--pid", flags.pid, "only this process");
-  command.add_option("--cgroup", flags.cgroup,
-                     "only this cgroup and those below (path from the hierarchy's root), or a container id");
-  command.add_option("--tally", flags.tallies,
-                     "CONTAINER=FILE: compare with a workload's own tally at the end; exit status 1 "
-                     "when it differs");
+  command.add_option(
+      "--cgroup", flags.cgroup,
+      "only this cgroup and those below (path from the hierarchy's root), or a container id");
+  command.add_option(
+      "--tally", flags.tallies,
+      "CONTAINER=FILE: compare with a workload's own tally at the end; exit status 1 "
+      "when it differs");
 }
 
 /// The configuration's text form of the flags that override it.
@@ -136,38 +144,59 @@ int version() {
 int print_reference(const std::string& what) {
   if (what == "metrics") std::cout << exporting::metrics_reference_markdown();
   else if (what == "config") std::cout << config::config_reference_markdown();
-  else return say("reference", {"print reference", what, "there is none", "write metrics or config"});
+  else
+    return say("reference", {"print reference", what, "there is none", "write metrics or config"});
   return 0;
 }
 
 /// One line instead of the library's usage text.
-int usage_error(const CLI::App& app, const CLI::ParseError& error) {
+int usage_error(const CLI::App& app, const CLI::ParseError& error, std::string_view first_word) {
   if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(error);
+  if (app.get_subcommands().empty() && !first_word.empty() && first_word.front() != '-') {
+    std::cerr << "ingero: there is no command " << escape_terminal(first_word)
+              << "; hint: ingero --help\n";
+    return kUsageError;
+  }
   std::string command = "ingero";
   for (const CLI::App* used : app.get_subcommands()) command += " " + used->get_name();
   std::cerr << command << ": " << error.what() << "; hint: " << command << " --help\n";
   return kUsageError;
 }
 
+/// A scrape needs megabytes for milliseconds. By default the allocator would keep them, once for each of
+/// the server's threads.
+void keep_memory_small() {
+  ::mallopt(M_ARENA_MAX, 1);
+  ::mallopt(M_MMAP_THRESHOLD, 128 << 10);
+  ::mallopt(M_TRIM_THRESHOLD, 1 << 20);
+}
+
 int run(int argc, char** argv) {
-  CLI::App app{"Sees what GPU jobs do: exact NCCL and CUDA copy metrics per container, without touching them."};
+  keep_memory_small();
+  CLI::App app{
+      "Sees what GPU jobs do: exact NCCL and CUDA copy metrics per container, without touching "
+      "them."};
   app.require_subcommand(1);
   Flags flags;
   bool check_json = false;
   std::string reference;
-  CLI::App* trace_command = app.add_subcommand("trace", "watch this host: live table, metrics, single calls");
+  CLI::App* trace_command =
+      app.add_subcommand("trace", "watch this host: live table, metrics, single calls");
   add_trace_flags(*trace_command, flags);
-  CLI::App* agent_command = app.add_subcommand("agent", "serve metrics without a table, as in a DaemonSet");
+  CLI::App* agent_command =
+      app.add_subcommand("agent", "serve metrics without a table, as in a DaemonSet");
   add_run_flags(*agent_command, flags);
-  CLI::App* check_command = app.add_subcommand("check", "tell what works on this host and what is missing");
+  CLI::App* check_command =
+      app.add_subcommand("check", "tell what works on this host and what is missing");
   check_command->add_flag("--json", check_json, "for programs");
   CLI::App* version_command = app.add_subcommand("version", "print the version");
-  CLI::App* reference_command = app.add_subcommand("reference", "print a generated page of the documentation");
+  CLI::App* reference_command =
+      app.add_subcommand("reference", "print a generated page of the documentation");
   reference_command->add_option("page", reference, "metrics or config")->required();
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return usage_error(app, error);
+    return usage_error(app, error, argc > 1 ? argv[1] : "");
   }
   if (trace_command->parsed()) return trace(flags, false);
   if (agent_command->parsed()) return trace(flags, true);

@@ -119,7 +119,8 @@ Status TraceRun::serve() {
   handlers.metrics = [this] { return exporting::metrics_text(*collectable_); };
   handlers.readiness = [this] {
     const auto waiting = exporting::waiting_for(*agent_->snapshot());
-    return exporting::Readiness{true, waiting.empty() ? "ready" : "ready; waiting: " + waiting.front()};
+    return exporting::Readiness{true,
+                                waiting.empty() ? "ready" : "ready; waiting: " + waiting.front()};
   };
   handlers.debug_state = [this, lookup] {
     return exporting::debug_state_text(*agent_->snapshot(), lookup, extra_state());
@@ -140,7 +141,8 @@ Status TraceRun::serve() {
 nlohmann::json TraceRun::extra_state() const {
   nlohmann::json trials = nlohmann::json::array();
   for (const attach::MethodTrial& trial : agent_->trials())
-    trials.push_back({{"method", to_string(trial.method)}, {"works", trial.works}, {"detail", trial.detail}});
+    trials.push_back(
+        {{"method", to_string(trial.method)}, {"works", trial.works}, {"detail", trial.detail}});
   return {{"version", kVersion},
           {"attach_methods_tried", std::move(trials)},
           {"new_mappings_noticed_by", agent_->watch_text()},
@@ -174,8 +176,8 @@ void TraceRun::draw_frames() {
 void TraceRun::draw_frame() {
   auto current = agent_->snapshot();
   const std::uint64_t now = system_clock_source().monotonic_ns();
-  const cli::LiveView view{{previous_.get(), previous_ns_}, {current.get(), now}, labels(),
-                           now - started_ns_};
+  const cli::LiveView view{
+      {previous_.get(), previous_ns_}, {current.get(), now}, labels(), now - started_ns_};
   if (on_terminal_) {
     const auto size = cli::terminal_size(STDOUT_FILENO);
     static_cast<void>(screen_.draw(
@@ -232,7 +234,8 @@ Result<int> TraceRun::finish() {
       *snapshot, labels(), {width, on_terminal_ && cli::wants_colour(STDOUT_FILENO)});
   // Calls as JSON lines go to a program: the summary is for the person beside it.
   const int fd = options_.print_calls ? STDERR_FILENO : STDOUT_FILENO;
-  if (options_.show_table || options_.print_calls) static_cast<void>(cli::write_all(fd, "\n" + summary));
+  if (options_.show_table || options_.print_calls)
+    static_cast<void>(cli::write_all(fd, "\n" + summary));
   return compare(*snapshot);
 }
 
@@ -257,8 +260,9 @@ Result<int> TraceRun::compare(const model::Snapshot& snapshot) const {
   const cli::Comparison comparison = cli::compare_tallies(expected, counted);
   static_cast<void>(cli::write_all(
       STDOUT_FILENO,
-      "\n" + cli::render_comparison(
-                 comparison, {on_terminal_ ? cli::terminal_size(STDOUT_FILENO).width : 0, on_terminal_ && cli::wants_colour(STDOUT_FILENO)})));
+      "\n" + cli::render_comparison(comparison,
+                                    {on_terminal_ ? cli::terminal_size(STDOUT_FILENO).width : 0,
+                                     on_terminal_ && cli::wants_colour(STDOUT_FILENO)})));
   return comparison.equal() ? 0 : 1;
 }
 

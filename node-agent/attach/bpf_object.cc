@@ -105,8 +105,8 @@ Result<std::unique_ptr<BpfObject>> BpfObject::create(const BpfOptions& options) 
                   progs.cuda_copy_session);
   select_programs(options.method, progs.cuda_stream_sync_entry, progs.cuda_stream_sync_return,
                   progs.cuda_stream_sync_session);
-  for (bpf_program* program : {progs.selftest_entry, progs.selftest_return, progs.selftest_session,
-                               progs.empty_probe})
+  for (bpf_program* program :
+       {progs.selftest_entry, progs.selftest_return, progs.selftest_session, progs.empty_probe})
     bpf_program__set_autoload(program, false);
   bpf_map__set_autocreate(maps.selftest_hits, false);
   bpf_map__set_max_entries(maps.calls, options.call_entries);

@@ -16,8 +16,8 @@ namespace ingero::attach {
 struct BpfOptions {
   model::AttachMethod method = model::AttachMethod::kSession;
   agent_settings settings{};
-  std::uint32_t call_entries = 16384;     ///< counter sets: process x function x direction
-  std::uint32_t call_ring_bytes = 4096;   ///< power of two; the stream of single calls
+  std::uint32_t call_entries = 16384;    ///< counter sets: process x function x direction
+  std::uint32_t call_ring_bytes = 4096;  ///< power of two; the stream of single calls
 };
 
 /// The loaded BPF programs and maps. Exit and exec tracepoints are attached; uprobes are not.

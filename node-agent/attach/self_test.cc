@@ -34,7 +34,8 @@ std::optional<std::uint64_t> target_offset() {
   while (std::getline(maps, line)) {
     unsigned long start = 0, end = 0, offset = 0;
     char permissions[8] = {};
-    if (std::sscanf(line.c_str(), "%lx-%lx %7s %lx", &start, &end, permissions, &offset) != 4) continue;
+    if (std::sscanf(line.c_str(), "%lx-%lx %7s %lx", &start, &end, permissions, &offset) != 4)
+      continue;
     if (address >= start && address < end) return address - start + offset;
   }
   return std::nullopt;
@@ -46,8 +47,9 @@ Result<SkeletonPtr> load_selftest(AttachMethod method) {
   SkeletonPtr skeleton = open_skeleton();
   if (!skeleton) return fail_errno("open BPF object", "");
   const bool by_session = method == AttachMethod::kSession;
-  const auto type = static_cast<enum bpf_attach_type>(by_session ? 57
-                                                      : method == AttachMethod::kMulti ? 48 : 0);
+  const auto type = static_cast<enum bpf_attach_type>(by_session                       ? 57
+                                                      : method == AttachMethod::kMulti ? 48
+                                                                                       : 0);
   bpf_program* program = nullptr;
   bpf_object__for_each_program(program, skeleton->obj) bpf_program__set_autoload(program, false);
   auto& progs = skeleton->progs;
@@ -72,7 +74,8 @@ Result<SkeletonPtr> load_selftest(AttachMethod method) {
 Result<UprobeLink> attach_selftest(AttachMethod method, const SkeletonPtr& skeleton) {
   const auto offset = target_offset();
   if (!offset)
-    return fail({"find the self-test function", "/proc/self/maps", "not mapped", "is /proc mounted?"});
+    return fail(
+        {"find the self-test function", "/proc/self/maps", "not mapped", "is /proc mounted?"});
   const auto& progs = skeleton->progs;
   const ProgramSet programs{bpf_program__fd(progs.selftest_entry),
                             bpf_program__fd(progs.selftest_return),
@@ -121,7 +124,8 @@ MethodTrial try_method(AttachMethod method) {
 
 std::vector<MethodTrial> try_attach_methods() {
   std::vector<MethodTrial> trials;
-  for (const AttachMethod method : {AttachMethod::kSession, AttachMethod::kMulti, AttachMethod::kPerf})
+  for (const AttachMethod method :
+       {AttachMethod::kSession, AttachMethod::kMulti, AttachMethod::kPerf})
     trials.push_back(try_method(method));
   return trials;
 }

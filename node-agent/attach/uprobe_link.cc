@@ -49,13 +49,12 @@ int link_create(const Attr& attr) {
   return static_cast<int>(::syscall(SYS_bpf, BPF_LINK_CREATE, &attr, sizeof(attr)));
 }
 
-std::uint64_t address_of(const void* pointer) {
-  return reinterpret_cast<std::uint64_t>(pointer);
-}
+std::uint64_t address_of(const void* pointer) { return reinterpret_cast<std::uint64_t>(pointer); }
 
 tl::unexpected<Error> attach_error(const std::string& path, AttachMethod method) {
   const int code = errno;
-  Error error = Error::from_errno(code, fmt::format("attach uprobes ({})", to_string(method)), path);
+  Error error =
+      Error::from_errno(code, fmt::format("attach uprobes ({})", to_string(method)), path);
   if (code == EPERM || code == EACCES) {
     error.hint = method == AttachMethod::kPerf ? "perf uprobes need CAP_SYS_ADMIN"
                                                : "needs CAP_BPF and CAP_PERFMON";
@@ -74,8 +73,7 @@ Result<UniqueFd> multi_link(AttachMethod method, int program, std::uint32_t flag
   }
   MultiLinkAttr attr{};
   attr.prog_fd = static_cast<std::uint32_t>(program);
-  attr.attach_type =
-      method == AttachMethod::kSession ? kAttachUprobeSession : kAttachUprobeMulti;
+  attr.attach_type = method == AttachMethod::kSession ? kAttachUprobeSession : kAttachUprobeMulti;
   attr.path = address_of(path.c_str());
   attr.offsets = address_of(offsets.data());
   attr.cookies = address_of(cookies.data());
@@ -104,7 +102,8 @@ Result<PerfUprobeType> perf_uprobe_type() {
   const auto bit = sysfs_number("/sys/bus/event_source/devices/uprobe/format/retprobe", "config:");
   if (!type || !bit)
     return fail({"attach uprobes (perf)", "/sys/bus/event_source/devices/uprobe",
-                 "the kernel has no perf uprobes", "mount /sys, or use a kernel with uprobe events"});
+                 "the kernel has no perf uprobes",
+                 "mount /sys, or use a kernel with uprobe events"});
   return PerfUprobeType{*type, *bit};
 }
 
@@ -117,8 +116,8 @@ Status perf_link(const PerfUprobeType& kind, int program, bool on_return, const 
   attr.config = on_return ? 1ULL << kind.return_bit : 0;
   attr.config1 = address_of(path.c_str());
   attr.config2 = target.offset;
-  UniqueFd event(static_cast<int>(
-      ::syscall(SYS_perf_event_open, &attr, -1, 0, -1, PERF_FLAG_FD_CLOEXEC)));
+  UniqueFd event(
+      static_cast<int>(::syscall(SYS_perf_event_open, &attr, -1, 0, -1, PERF_FLAG_FD_CLOEXEC)));
   if (!event) return attach_error(path, AttachMethod::kPerf);
   PerfLinkAttr link{};
   link.prog_fd = static_cast<std::uint32_t>(program);
@@ -190,8 +189,8 @@ Result<UprobeLink> UprobeLink::create(AttachMethod method, const ProgramSet& pro
     case AttachMethod::kPerf: status = perf_links(programs, path, targets, fds); break;
     case AttachMethod::kEntryOnly: status = entry_links(programs, path, targets, fds); break;
     case AttachMethod::kNone:
-      status = fail({"attach uprobes", path, "no attach method works on this host",
-                     "see `ingero check`"});
+      status = fail(
+          {"attach uprobes", path, "no attach method works on this host", "see `ingero check`"});
       break;
   }
   if (!status) return fail(status.error());

@@ -28,8 +28,10 @@ struct Error {
     return text;
   }
 
-  static Error from_errno(int code, std::string operation, std::string object, std::string hint = "") {
-    return Error{std::move(operation), std::move(object), std::strerror(code), std::move(hint), code};
+  static Error from_errno(int code, std::string operation, std::string object,
+                          std::string hint = "") {
+    return Error{std::move(operation), std::move(object), std::strerror(code), std::move(hint),
+                 code};
   }
 };
 

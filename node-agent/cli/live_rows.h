@@ -31,7 +31,7 @@ struct LiveRow {
   std::uint64_t interval_calls = 0;   ///< between the two snapshots
   std::optional<double> calls_per_s;  ///< nullopt: there is no interval
   std::optional<double> bytes_per_s;
-  std::optional<double> p50_ns;       ///< host duration in the interval; nullopt: no call ended
+  std::optional<double> p50_ns;  ///< host duration in the interval; nullopt: no call ended
   std::optional<double> p99_ns;
 };
 

@@ -13,6 +13,6 @@ namespace ingero::cli {
 /// Reads a workload's tally: an object whose array "functions" (or "calls") holds objects with
 /// "function", "direction", "calls", "errors", "bytes" and, where calls were left by longjmp,
 /// "unreturned" (the agent counts those calls too). Every line gets `container`.
-Result<std::vector<TallyLine>> parse_tally(std::string_view json, const std::string& container);
+Result<std::vector<TallyLine>> parse_tally(std::string_view text, const std::string& container);
 
 }  // namespace ingero::cli

@@ -76,12 +76,11 @@ void CallCollector::watch_process(const model::ProcessKey& process) const {
 
 void CallCollector::process_executed(const model::ProcessKey& process, std::uint32_t exec_id) {
   std::vector<comm_key> old;
-  for_each_entry<comm_key, comm_info>(
-      handles_.comms, [&](const comm_key& key, const comm_info&) {
-        if (key.tgid == process.tgid && key.process_start_ns == process.start_ns &&
-            key.exec_id != exec_id)
-          old.push_back(key);
-      });
+  for_each_entry<comm_key, comm_info>(handles_.comms, [&](const comm_key& key, const comm_info&) {
+    if (key.tgid == process.tgid && key.process_start_ns == process.start_ns &&
+        key.exec_id != exec_id)
+      old.push_back(key);
+  });
   for (const comm_key& key : old) bpf_map_delete_elem(handles_.comms, &key);
 }
 
@@ -120,12 +119,15 @@ void CallCollector::bound_retired() {
 
 void CallCollector::read(model::Snapshot& snapshot) {
   ++rounds_;
+  // Rows are large: to grow step by step would copy them several times and take twice the memory.
+  snapshot.calls.reserve(last_rows_ + last_rows_ / 8 + 64);
   read_communicators(snapshot);
   read_unscaled(snapshot);
   read_calls(snapshot);
   read_errors(snapshot);
   read_losses(snapshot);
   free_ended();
+  last_rows_ = snapshot.calls.size();
 }
 
 CallCollector::Ranks CallCollector::ranks_of(const comm_key& key, const comm_info& info) {
@@ -179,8 +181,7 @@ void CallCollector::read_unscaled(model::Snapshot& snapshot) {
   std::vector<unscaled_key> done;
   for_each_entry<unscaled_key, std::uint64_t>(
       handles_.unscaled, [&](const unscaled_key& key, std::uint64_t bytes) {
-        const auto id =
-            std::tuple{key.comm, key.call.process_start_ns, key.call.tgid, key.exec_id};
+        const auto id = std::tuple{key.comm, key.call.process_start_ns, key.call.tgid, key.exec_id};
         const auto it = resolved_.find(id);
         const std::uint64_t ranks = it == resolved_.end() ? 1 : it->second.nranks;
         model::CallTotals totals;
@@ -207,10 +208,10 @@ void CallCollector::read_calls(model::Snapshot& snapshot) {
         }
       });
   for (const call_key& key : done) bpf_map_delete_elem(handles_.calls, &key);
-  for_each_entry<call_key, call_stats>(
-      handles_.folded_calls, [&](const call_key& key, const call_stats& stats) {
-        snapshot.calls.push_back(to_series(key, to_totals(stats)));
-      });
+  for_each_entry<call_key, call_stats>(handles_.folded_calls,
+                                       [&](const call_key& key, const call_stats& stats) {
+                                         snapshot.calls.push_back(to_series(key, to_totals(stats)));
+                                       });
   bound_retired();
   for (const auto& [place, retired] : retired_) {
     const auto& [cgroup, function, direction] = place;
@@ -249,10 +250,11 @@ void CallCollector::read_losses(model::Snapshot& snapshot) const {
 
 void CallCollector::free_ended_streams() {
   std::vector<stream_key> old;
-  for_each_entry<stream_key, stream_state>(
-      handles_.streams, [&](const stream_key& key, const stream_state&) {
-        if (has_ended(key.tgid, key.process_start_ns)) old.push_back(key);
-      });
+  for_each_entry<stream_key, stream_state>(handles_.streams,
+                                           [&](const stream_key& key, const stream_state&) {
+                                             if (has_ended(key.tgid, key.process_start_ns))
+                                               old.push_back(key);
+                                           });
   for (const stream_key& key : old) bpf_map_delete_elem(handles_.streams, &key);
 }
 

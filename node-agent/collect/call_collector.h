@@ -45,7 +45,8 @@ class CallCollector {
   void find_ended(const std::function<bool(const model::ProcessKey&)>& is_alive);
 
  private:
-  using Place = std::tuple<std::uint64_t, std::uint16_t, std::uint16_t>;  // cgroup, function, direction
+  using Place =
+      std::tuple<std::uint64_t, std::uint16_t, std::uint16_t>;  // cgroup, function, direction
   using ErrorPlace = std::tuple<std::uint64_t, std::uint16_t, std::int32_t>;
   struct Ranks {
     std::int32_t rank;
@@ -79,6 +80,7 @@ class CallCollector {
   std::map<ErrorPlace, std::uint64_t> retired_errors_;
   std::map<std::tuple<std::uint64_t, std::uint64_t, std::uint32_t, std::uint32_t>, Ranks> resolved_;
   std::uint64_t rounds_ = 0;
+  std::size_t last_rows_ = 0;          ///< of the read before
   std::uint64_t forgotten_calls_ = 0;  ///< of cgroups whose totals were dropped to stay bounded
 };
 

@@ -193,7 +193,8 @@ Result<Config> load_config(const std::string& path) {
   const auto text = read_text_file(path, kMaxConfigBytes, kOperation);
   if (!text) {
     Error error = text.error();
-    if (error.hint.empty()) error.hint = "name a YAML file; `ingero reference config` lists its keys";
+    if (error.hint.empty())
+      error.hint = "name a YAML file; `ingero reference config` lists its keys";
     return fail(std::move(error));
   }
   return parse_config(*text, path);

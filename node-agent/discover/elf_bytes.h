@@ -20,9 +20,12 @@ inline constexpr std::uint64_t kMaxSections = 16384;
 inline constexpr std::uint64_t kMaxDynamicBytes = 64 * 1024;
 inline constexpr std::uint64_t kMaxSymbolBytes = 64 * kMiB;
 inline constexpr std::uint64_t kMaxStringBytes = 128 * kMiB;
-inline constexpr std::size_t kMaxName = 1024;   // of a wanted symbol, a soname or a section, in bytes
-inline constexpr std::size_t kMaxChain = 4096;  // steps along one hash chain; real ones have a few dozen
-inline constexpr std::size_t kMaxNameHits = 4096;  // places in a string table where wanted names stand
+inline constexpr std::size_t kMaxName =
+    1024;  // of a wanted symbol, a soname or a section, in bytes
+inline constexpr std::size_t kMaxChain =
+    4096;  // steps along one hash chain; real ones have a few dozen
+inline constexpr std::size_t kMaxNameHits =
+    4096;  // places in a string table where wanted names stand
 inline constexpr std::size_t kScanBytes =
     6144 * sizeof(Elf64_Sym);  // 144 KiB per read of a streaming scan
 inline constexpr std::size_t kMaxReadAt = 64 * 1024;

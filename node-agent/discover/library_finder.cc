@@ -11,9 +11,7 @@ namespace {
 constexpr std::size_t kMaxSetAside = 60000;  // the BPF map behind it holds 65536
 
 /// The process or its mapping went away while the agent looked.
-bool is_gone(const Error& error) {
-  return error.code == ENOENT || error.code == ESRCH;
-}
+bool is_gone(const Error& error) { return error.code == ENOENT || error.code == ESRCH; }
 
 std::string refusal_reason(const Error& error) {
   if (error.code == EPERM || error.code == EACCES) return "permission";
@@ -21,7 +19,8 @@ std::string refusal_reason(const Error& error) {
   return "file_refused";
 }
 
-void refuse(ScanResult& result, const FileMapping& mapping, std::string reason, const Error& error) {
+void refuse(ScanResult& result, const FileMapping& mapping, std::string reason,
+            const Error& error) {
   result.refusals.push_back({std::move(reason),
                              fmt::format("{} (pid {}): {}", escape_path(mapping.path),
                                          mapping.process.tgid, error.message()),
@@ -32,7 +31,8 @@ void refuse(ScanResult& result, const FileMapping& mapping, std::string reason, 
 
 bool is_candidate_name(std::string_view path) {
   const std::string_view name = path.substr(path.rfind('/') + 1);
-  for (const std::string_view part : {"libnccl", "librccl", "libcudart", "libcuda.so", "torch_cuda"}) {
+  for (const std::string_view part :
+       {"libnccl", "librccl", "libcudart", "libcuda.so", "torch_cuda"}) {
     if (name.find(part) != std::string_view::npos) return true;
   }
   return false;

@@ -31,7 +31,7 @@ struct ScanResult {
   std::vector<model::Process> processes;  ///< those that map at least one traced file
   std::set<std::string> traced_paths;     ///< as the processes see the traced files
   bool incomplete = false;  ///< a mapping changed while it was looked at: scan again soon
-  std::vector<model::Refusal> refusals;   ///< candidates that cannot be traced, and why
+  std::vector<model::Refusal> refusals;  ///< candidates that cannot be traced, and why
 };
 
 enum class OpenPreference { kAutomatic, kMapFiles, kProcRoot };

@@ -63,10 +63,8 @@ std::optional<std::string> arm64_stored_version(Code code, VersionText text) {
 
 std::optional<std::string> stored_version(Machine machine, Code code, VersionText text) {
   switch (machine) {
-    case Machine::kX86_64:
-      return amd64_stored_version(code, text);
-    case Machine::kAarch64:
-      return arm64_stored_version(code, text);
+    case Machine::kX86_64: return amd64_stored_version(code, text);
+    case Machine::kAarch64: return arm64_stored_version(code, text);
   }
   return std::nullopt;
 }
@@ -132,7 +130,7 @@ std::string search_text(BoundedFile& file, std::uint64_t offset, std::uint64_t s
   for (std::uint64_t at = 0; at < size; at += kBlock - kOverlap) {
     const auto part = std::span(block).first(std::min<std::uint64_t>(kBlock, size - at));
     if (!file.read(offset + at, part, "read-only data")) return {};
-    const std::string version =
+    std::string version =
         version_in_text({reinterpret_cast<const char*>(part.data()), part.size()});
     if (!version.empty()) return version;
   }
@@ -224,14 +222,11 @@ Result<Lookup> look_up(ElfImage& image, LibraryImage& library) {
 std::string add_point(ElfImage& image, const model::ApiFunction& function, const Symbol& symbol,
                       std::map<std::uint64_t, std::string_view>& taken, LibraryImage& library) {
   switch (symbol.kind) {
-    case SymbolKind::kAbsent:
-      return {};
-    case SymbolKind::kOther:
-      return "not a function";
+    case SymbolKind::kAbsent: return {};
+    case SymbolKind::kOther: return "not a function";
     case SymbolKind::kIfunc:
       return "indirect function (ifunc): the symbol is the address of its resolver";
-    case SymbolKind::kFunction:
-      break;
+    case SymbolKind::kFunction: break;
   }
   const auto offset = image.code_offset(symbol.vaddr);
   if (!offset) return offset.error().cause;
@@ -300,16 +295,11 @@ Result<std::optional<LibraryImage>> inspect(int fd, std::string_view name_hint) 
 
 std::string_view to_string(LibraryKind kind) {
   switch (kind) {
-    case LibraryKind::kNccl:
-      return "nccl";
-    case LibraryKind::kRccl:
-      return "rccl";
-    case LibraryKind::kCudart:
-      return "cudart";
-    case LibraryKind::kCuda:
-      return "cuda";
-    case LibraryKind::kOther:
-      return "other";
+    case LibraryKind::kNccl: return "nccl";
+    case LibraryKind::kRccl: return "rccl";
+    case LibraryKind::kCudart: return "cudart";
+    case LibraryKind::kCuda: return "cuda";
+    case LibraryKind::kOther: return "other";
   }
   return "other";
 }

@@ -82,7 +82,8 @@ Result<std::vector<FileMapping>> MappingScanner::scan(std::uint32_t pid) const {
   }
   UniqueFd link(bpf_link_create(handles_.mapped_files_program, 0, BPF_TRACE_ITER, &options));
   if (!link) {
-    if (errno == ESRCH || errno == EINVAL) return std::vector<FileMapping>{};  // the process is gone
+    if (errno == ESRCH || errno == EINVAL)
+      return std::vector<FileMapping>{};  // the process is gone
     return fail_errno("create iterator", "iter/task_vma", "needs CAP_BPF, CAP_PERFMON, Linux 6.1");
   }
   UniqueFd iterator(bpf_iter_create(link.get()));

@@ -88,15 +88,15 @@ MappingWatcher::~MappingWatcher() {
 Status MappingWatcher::add_cpu(int cpu) {
   perf_event_attr attr = mmap_event();
   Ring ring;
-  ring.fd = UniqueFd(static_cast<int>(
-      ::syscall(SYS_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC)));
+  ring.fd = UniqueFd(
+      static_cast<int>(::syscall(SYS_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC)));
   if (!ring.fd) {
     if (errno == ENODEV) return {};  // an offline CPU
     return fail_errno("watch mappings", fmt::format("cpu {}", cpu),
                       "needs CAP_PERFMON; with perf_event_paranoid 3 on Debian CAP_SYS_ADMIN");
   }
-  ring.memory = ::mmap(nullptr, kPage + kDataBytes, PROT_READ | PROT_WRITE, MAP_SHARED,
-                       ring.fd.get(), 0);
+  ring.memory =
+      ::mmap(nullptr, kPage + kDataBytes, PROT_READ | PROT_WRITE, MAP_SHARED, ring.fd.get(), 0);
   if (ring.memory == MAP_FAILED) return fail_errno("map perf ring", fmt::format("cpu {}", cpu));
   epoll_event event{};
   event.events = EPOLLIN;

@@ -15,7 +15,7 @@ namespace ingero::discover {
 /// mean different things on different kernels.
 struct MappingHint {
   std::uint32_t pid = 0;
-  std::uint64_t time_ns = 0;  ///< CLOCK_MONOTONIC of the mmap
+  std::uint64_t time_ns = 0;       ///< CLOCK_MONOTONIC of the mmap
   std::uint64_t device_inode = 0;  ///< folded; only to tell "the same again"
   std::string path;
 };

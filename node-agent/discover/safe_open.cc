@@ -135,9 +135,7 @@ Result<UniqueFd> open_mapped_file(pid_t pid, std::uint64_t vm_start, std::uint64
     case OpenMethod::kMapFiles:
       found = find_map_file(pid, vm_start, vm_end, object, proc_root);
       break;
-    case OpenMethod::kProcRoot:
-      found = find_below_root(pid, path, object, proc_root);
-      break;
+    case OpenMethod::kProcRoot: found = find_below_root(pid, path, object, proc_root); break;
   }
   if (!found) return found;
   if (auto done = check_regular(found->get(), object); !done) return fail(done.error());

@@ -77,7 +77,7 @@ std::string metrics_reference_markdown();
 /// too, so cumulative counts are exact.
 inline constexpr std::size_t kDurationEnds = 28;
 /// The kernel bucket whose end is the duration end `index`, 2^index us.
-constexpr std::size_t kernel_bucket_of_end(std::size_t index) { return 4 * index + 16; }
+constexpr std::size_t kernel_bucket_of_end(std::size_t index) { return 2 * index + 8; }
 
 /// Ends of the size buckets with an end: 1 KiB to 16 GiB in steps of 4.
 inline constexpr std::size_t kSizeEnds = 13;

@@ -324,14 +324,10 @@ std::string_view op_name(const ApiFunction& function) {
 
 std::string_view to_string(api_source source) {
   switch (source) {
-    case API_SOURCE_NONE:
-      return "none";
-    case API_SOURCE_CUDA:
-      return "cuda";
-    case API_SOURCE_DRIVER:
-      return "driver";
-    case API_SOURCE_NCCL:
-      return "nccl";
+    case API_SOURCE_NONE: return "none";
+    case API_SOURCE_CUDA: return "cuda";
+    case API_SOURCE_DRIVER: return "driver";
+    case API_SOURCE_NCCL: return "nccl";
   }
   return "none";
 }

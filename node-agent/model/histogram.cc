@@ -17,16 +17,16 @@ constexpr double kNsPerUnit = 1000.0 / 1024;  // the unit of the BPF side is 1/1
 double duration_bucket_end_ns(std::size_t bucket) {
   if (bucket == 0) return std::ldexp(1.0, kFirstExponent) * kNsPerUnit;
   if (bucket >= DURATION_BUCKETS - 1) return std::numeric_limits<double>::infinity();
-  const std::size_t exponent = kFirstExponent + (bucket - 1) / 4;
-  const double quarters = static_cast<double>((bucket - 1) % 4 + 1);
-  return std::ldexp(1.0 + quarters / 4, static_cast<int>(exponent)) * kNsPerUnit;
+  const std::size_t exponent = kFirstExponent + (bucket - 1) / 2;
+  const double halves = static_cast<double>((bucket - 1) % 2 + 1);
+  return std::ldexp(1.0 + halves / 2, static_cast<int>(exponent)) * kNsPerUnit;
 }
 
 std::size_t duration_bucket(std::uint64_t ns) {
   const std::uint64_t v = ns ? (ns - 1) * 128 / 125 : 0;
   if (v < 64) return 0;
   const std::size_t exponent = static_cast<std::size_t>(std::bit_width(v)) - 1;
-  const std::size_t bucket = 1 + (exponent - kFirstExponent) * 4 + ((v >> (exponent - 2)) & 3);
+  const std::size_t bucket = 1 + (exponent - kFirstExponent) * 2 + ((v >> (exponent - 1)) & 1);
   return bucket < DURATION_BUCKETS ? bucket : DURATION_BUCKETS - 1;
 }
 

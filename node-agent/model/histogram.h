@@ -23,7 +23,7 @@ std::size_t duration_bucket(std::uint64_t ns);
 double size_bucket_end(std::size_t bucket);
 
 /// Duration in nanoseconds below which the share `quantile` (0..1) of the calls stays, interpolated
-/// inside its bucket (a bucket spans at most 25 %). NaN when there are no calls.
+/// inside its bucket (a bucket spans a factor of 1.33 or 1.5). NaN when there are no calls.
 double duration_quantile_ns(const DurationCounts& counts, double quantile);
 
 }  // namespace ingero::model

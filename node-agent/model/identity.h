@@ -17,8 +17,9 @@ struct ProcessKey {
 
 /// The kernel's own identity of a mapped file (the inode that uprobes use), never that of an overlay.
 struct FileKey {
-  std::uint32_t device = 0;      ///< kernel encoding: major << 20 | minor
-  std::uint32_t generation = 0;  ///< inode generation: tells a reused inode number from the old file
+  std::uint32_t device = 0;  ///< kernel encoding: major << 20 | minor
+  std::uint32_t generation =
+      0;  ///< inode generation: tells a reused inode number from the old file
   std::uint64_t inode = 0;
   auto operator<=>(const FileKey&) const = default;
   std::uint32_t major() const { return device >> 20; }

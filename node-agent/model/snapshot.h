@@ -30,8 +30,8 @@ struct CallTotals {
 struct CallSeries {
   ProcessKey process;  ///< tgid 0: processes that have ended, or found no entry of their own
   CgroupId cgroup = CgroupId::kUnknown;
-  std::uint16_t function = 0;   ///< id in bpf/api_functions.h
-  std::uint8_t direction = 0;   ///< enum copy_direction; copies only
+  std::uint16_t function = 0;  ///< id in bpf/api_functions.h
+  std::uint8_t direction = 0;  ///< enum copy_direction; copies only
   CallTotals totals;
 };
 
@@ -45,12 +45,12 @@ struct ErrorSeries {
 struct Communicator {
   ProcessKey process;
   CgroupId cgroup = CgroupId::kUnknown;
-  std::uint64_t handle = 0;   ///< the ncclComm_t
-  std::uint64_t id_hash = 0;  ///< of the 128-byte unique id; 0: not known
-  std::int32_t rank = -1;     ///< -1: not known
-  std::uint32_t nranks = 0;   ///< 0: not known
-  std::uint64_t collectives = 0;      ///< sequence number
-  std::int64_t created_unix_ns = 0;   ///< 0: before the agent
+  std::uint64_t handle = 0;               ///< the ncclComm_t
+  std::uint64_t id_hash = 0;              ///< of the 128-byte unique id; 0: not known
+  std::int32_t rank = -1;                 ///< -1: not known
+  std::uint32_t nranks = 0;               ///< 0: not known
+  std::uint64_t collectives = 0;          ///< sequence number
+  std::int64_t created_unix_ns = 0;       ///< 0: before the agent
   std::int64_t last_enqueue_unix_ns = 0;  ///< 0: none
   std::uint64_t parent = 0;
   std::uint16_t function = 0;  ///< that created it; 0: made before the agent
@@ -78,8 +78,8 @@ struct Library {
   AttachMethod method = AttachMethod::kNone;
   struct Probe {
     std::string symbol;
-    std::uint64_t offset = 0;   ///< file offset
-    bool moved = false;         ///< behind endbr64 or bti c
+    std::uint64_t offset = 0;  ///< file offset
+    bool moved = false;        ///< behind endbr64 or bti c
   };
   std::vector<Probe> probes;
   std::string reason;  ///< why it is not attached; empty when it is
@@ -111,9 +111,10 @@ struct Snapshot {
   std::vector<Process> processes;
   std::vector<Library> libraries;
   std::vector<Refusal> refusals;
-  std::map<std::string, std::uint64_t> events_lost;        ///< reason -> count; every reason, also 0
-  std::map<std::string, std::uint64_t> unattributed_calls;  ///< reason -> count; every reason, also 0
-  std::map<std::string, std::uint64_t> attach_failures;     ///< reason -> count; every reason, also 0
+  std::map<std::string, std::uint64_t> events_lost;  ///< reason -> count; every reason, also 0
+  std::map<std::string, std::uint64_t>
+      unattributed_calls;                                ///< reason -> count; every reason, also 0
+  std::map<std::string, std::uint64_t> attach_failures;  ///< reason -> count; every reason, also 0
   AttachMethod method = AttachMethod::kNone;
   std::uint64_t full_scans = 0;
   std::uint64_t processes_seen = 0;

@@ -61,7 +61,8 @@ class EmptyProbe {
     bpf_program__set_expected_attach_type(
         skeleton_->progs.empty_probe,
         static_cast<enum bpf_attach_type>(method == AttachMethod::kSession ? 57
-                                          : method == AttachMethod::kMulti ? 48 : 0));
+                                          : method == AttachMethod::kMulti ? 48
+                                                                           : 0));
     bpf_map* map = nullptr;
     bpf_object__for_each_map(map, skeleton_->obj) {
       if (!bpf_map__is_internal(map)) bpf_map__set_autocreate(map, false);
@@ -107,7 +108,8 @@ void sample_probe(Samples& samples, const std::string& name, AttachMethod method
 
 void measure(const std::string& title, const StubLibrary& library, const std::string& symbol,
              const Call& call) {
-  EmptyProbe perf(AttachMethod::kPerf), multi(AttachMethod::kMulti), session(AttachMethod::kSession);
+  EmptyProbe perf(AttachMethod::kPerf), multi(AttachMethod::kMulti),
+      session(AttachMethod::kSession);
   auto agent_session = load_agent(AttachMethod::kSession);
   auto agent_multi = load_agent(AttachMethod::kMulti);
   auto agent_perf = load_agent(AttachMethod::kPerf);
@@ -117,7 +119,8 @@ void measure(const std::string& title, const StubLibrary& library, const std::st
   for (int round = 0; round < rounds; ++round) {
     samples["1 no probe"].push_back(cost_ns(call));
     const auto entry_only = AttachMethod::kEntryOnly;
-    sample_probe(samples, "2 empty uprobe (perf)", entry_only, perf.programs(), library, symbol, 0, call);
+    sample_probe(samples, "2 empty uprobe (perf)", entry_only, perf.programs(), library, symbol, 0,
+                 call);
     for (const EmptyProbe* empty : {&perf, &multi, &session})
       sample_probe(samples, "3 empty entry and return, " + std::string(to_string(empty->method())),
                    empty->method(), empty->programs(), library, symbol, 0, call);
@@ -165,8 +168,8 @@ int main(int argc, char** argv) {
     const auto cudart = StubLibrary::load(folder + "/libcudart.so.13");
     const auto nccl = StubLibrary::load(folder + "/libnccl.so.2");
     auto* memcpy_fn = cudart.function<int(void*, const void*, std::size_t, int)>("cudaMemcpy");
-    auto* reduce_fn =
-        nccl.function<int(const void*, void*, std::size_t, int, int, void*, void*)>("ncclAllReduce");
+    auto* reduce_fn = nccl.function<int(const void*, void*, std::size_t, int, int, void*, void*)>(
+        "ncclAllReduce");
     auto* init_fn = nccl.function<int(void**, int, int*)>("ncclCommInitAll");
     void* comm = nullptr;
     int device = 0;
@@ -174,8 +177,9 @@ int main(int argc, char** argv) {
     static char a[64], b[64];
     measure("cudaMemcpy, first instruction " + variant, cudart, "cudaMemcpy",
             {"cudaMemcpy", [&] { memcpy_fn(a, b, 64, 1); }});
-    measure("ncclAllReduce, first instruction " + variant, nccl, "ncclAllReduce",
-            {"ncclAllReduce", [&] { reduce_fn(a, b, 16, 7, 0, comm, reinterpret_cast<void*>(8)); }});
+    measure(
+        "ncclAllReduce, first instruction " + variant, nccl, "ncclAllReduce",
+        {"ncclAllReduce", [&] { reduce_fn(a, b, 16, 7, 0, comm, reinterpret_cast<void*>(8)); }});
   }
   return 0;
 }

@@ -70,7 +70,8 @@ class Accounting : public ::testing::TestWithParam<AttachMethod> {
     model::CallTotals sum;
     for (const auto& series : read().calls) {
       const auto* function = model::find_api_function(series.function);
-      if (function->operation != operation || series.process.tgid != static_cast<unsigned>(::getpid()))
+      if (function->operation != operation ||
+          series.process.tgid != static_cast<unsigned>(::getpid()))
         continue;
       if (direction < 0 || series.direction == direction) sum.add(series.totals);
     }
@@ -194,7 +195,8 @@ TEST_P(Counters, ACommunicatorMakesSharesOfARankIntoMessageSizes) {
   int devices[4] = {0, 1, 2, 3};
   ASSERT_EQ(library.function<InitAll>("ncclCommInitAll")(comms, 4, devices), 0);
   library.function<AllGather>("ncclAllGather")(nullptr, nullptr, 100, kBfloat16, comms[2], nullptr);
-  library.function<AllReduce>("ncclAllReduce")(nullptr, nullptr, 100, kFloat32, 0, comms[1], nullptr);
+  library.function<AllReduce>("ncclAllReduce")(nullptr, nullptr, 100, kFloat32, 0, comms[1],
+                                               nullptr);
   EXPECT_EQ(totals("ncclAllGather").bytes, 100u * 2 * 4);
   EXPECT_EQ(totals("ncclAllReduce").bytes, 100u * 4);
   const auto snapshot = read();
@@ -212,7 +214,9 @@ TEST_P(Counters, SharesOfAnUnknownCommunicatorAreScaledWhenItsSizeIsLearned) {
   void* comms[4] = {};
   int devices[4] = {0, 1, 2, 3};
   ASSERT_EQ(library.function<InitAll>("ncclCommInitAll")(comms, 4, devices), 0);
-  attach(library, {"ncclAllGather"});  // too late to see the communicators being made, and no layout is known
+  attach(
+      library,
+      {"ncclAllGather"});  // too late to see the communicators being made, and no layout is known
   auto* gather = library.function<AllGather>("ncclAllGather");
   gather(nullptr, nullptr, 100, kBfloat16, comms[3], nullptr);
   EXPECT_EQ(totals("ncclAllGather").bytes, 200u);
@@ -258,10 +262,12 @@ TEST_P(Counters, EndedProcessesLeaveTheirTotalsAndNoMapEntries) {
   const auto again = read();
   EXPECT_EQ(again.calls[0].totals.bytes, 8u);
   call_key key{};
-  EXPECT_NE(bpf_map_get_next_key(bpf_->handles().calls, nullptr, &key), 0) << "the map is not empty";
+  EXPECT_NE(bpf_map_get_next_key(bpf_->handles().calls, nullptr, &key), 0)
+      << "the map is not empty";
 }
 
-INSTANTIATE_TEST_SUITE_P(Method, Counters, ::testing::Values(AttachMethod::kSession, AttachMethod::kPerf),
+INSTANTIATE_TEST_SUITE_P(Method, Counters,
+                         ::testing::Values(AttachMethod::kSession, AttachMethod::kPerf),
                          [](const auto& method) { return std::string(to_string(method.param)); });
 
 }  // namespace

@@ -84,7 +84,8 @@ TEST_F(Discover, OverlayMountsOfOneLowerFileAreOneFile) {
   fs::copy_file(kStub, folder_ / "lower/libcudart.so");
   const Mapping one(overlay("a", folder_ / "lower") / "libcudart.so");
   const Mapping two(overlay("b", folder_ / "lower") / "libcudart.so");
-  struct stat first {}, second {};
+  struct stat first {
+  }, second{};
   ASSERT_EQ(::fstat(one.fd(), &first), 0);
   ASSERT_EQ(::fstat(two.fd(), &second), 0);
   EXPECT_NE(first.st_dev, second.st_dev) << "stat tells them apart: the trap is set";
@@ -116,7 +117,8 @@ TEST_F(Discover, AScanOfTheHostShowsThisProcessWithItsStartTime) {
   ASSERT_TRUE(mappings);
   bool seen = false;
   for (const FileMapping& found : *mappings) {
-    if (found.process.tgid != static_cast<unsigned>(::getpid()) || found.path != fs::canonical(kStub))
+    if (found.process.tgid != static_cast<unsigned>(::getpid()) ||
+        found.path != fs::canonical(kStub))
       continue;
     seen = true;
     EXPECT_GT(found.process.start_ns, 0u);
@@ -154,7 +156,8 @@ TEST_F(Discover, ANewMappingIsNoticedAtOnceWithItsTime) {
   ASSERT_EQ(::poll(&wait, 1, 2000), 1);
   bool lost = false, seen = false;
   for (const MappingHint& hint : watcher->take(lost)) {
-    if (hint.pid != static_cast<unsigned>(::getpid()) || hint.path != fs::canonical(kStub)) continue;
+    if (hint.pid != static_cast<unsigned>(::getpid()) || hint.path != fs::canonical(kStub))
+      continue;
     seen = true;
     EXPECT_GE(hint.time_ns, before);
     EXPECT_LE(hint.time_ns, system_clock_source().monotonic_ns());

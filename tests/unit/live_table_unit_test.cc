@@ -121,9 +121,9 @@ TEST(LiveTable, FrameOfTwoContainers) {
       "CONTAINER     PROCESS           LIBRARY       OPERATION             CALLS/S   BYTES/S      "
       "P50      P99        CALLS  ERRORS\n"
       "3f2a9c81d0b7  812 python3       nccl 2.28.9   ncclAllReduce           1,200  1.17 GiB  "
-      "9.00 us  9.98 us        3,400       3\n"
+      "10.0 us  12.0 us        3,400       3\n"
       "                                nccl 2.28.9   ncclGroupEnd             10.0         -  "
-      "9.00 us  9.98 us        1,020       0\n"
+      "10.0 us  12.0 us        1,020       0\n"
       "…nch.service  99 bench          cudart 13.0   cudaMemcpyAsync h2d         0         0  "
       "      -        -           50       0");
 }
@@ -307,9 +307,9 @@ TEST(LiveTable, PlainModeHasOneLinePerActiveRow) {
   const Snapshot now = second_snapshot();
   EXPECT_EQ(render_plain(view_of(&before, now)),
             "09:03:03Z 3f2a9c81d0b7 812 python3 nccl 2.28.9 ncclAllReduce 1,200/s 1.17 GiB/s "
-            "p50 9.00 us p99 9.98 us calls 3400 errors 3\n"
+            "p50 10.0 us p99 12.0 us calls 3400 errors 3\n"
             "09:03:03Z 3f2a9c81d0b7 812 python3 nccl 2.28.9 ncclGroupEnd 10.0/s - "
-            "p50 9.00 us p99 9.98 us calls 1020 errors 0\n");
+            "p50 10.0 us p99 12.0 us calls 1020 errors 0\n");
   EXPECT_EQ(render_plain(view_of(&now, now)), "") << "nothing happened";
 }
 

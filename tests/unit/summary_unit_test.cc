@@ -44,8 +44,8 @@ Snapshot run_of_two_containers() {
 TEST(Summary, AddsUpTheProcessesOfAContainer) {
   EXPECT_EQ(render_summary(run_of_two_containers(), label_of, {}),
             "CONTAINER     OPERATION       CALLS  ERRORS     BYTES     MEAN      P50      P99\n"
-            "…nch.service  cudaMemcpy d2h      7       0     700 B  10.0 us  9.00 us  9.98 us\n"
-            "3f2a9c81d0b7  ncclAllReduce     151       2  7.00 MiB  10.0 us  9.00 us  9.98 us\n"
+            "…nch.service  cudaMemcpy d2h      7       0     700 B  10.0 us  10.0 us  12.0 us\n"
+            "3f2a9c81d0b7  ncclAllReduce     151       2  7.00 MiB  10.0 us  10.0 us  12.0 us\n"
             "total         2 operations      158       2  7.00 MiB\n"
             "lost: 0\n");
 }

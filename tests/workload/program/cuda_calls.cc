@@ -16,9 +16,10 @@ struct Twins {
   Function<Signature> plain, twin;
 };
 
-#define WORKLOAD_TWINS(library, name, suffix)              \
-  Twins<decltype(name)>{WORKLOAD_FUNCTION(library, name), \
-                        WORKLOAD_FUNCTION(library, name##_##suffix)}
+#define WORKLOAD_TWINS(library, name, suffix)                                     \
+  Twins<decltype(name)> {                                                         \
+    WORKLOAD_FUNCTION(library, name), WORKLOAD_FUNCTION(library, name##_##suffix) \
+  }
 
 template <class Signature, class... Arguments>
 void call_both(Session& session, const Twins<Signature>& twins, const char* direction,
@@ -233,8 +234,8 @@ void driver_batch_copies(Session& session) {
             addresses, sizes, count, attribute_list, &index, attributes, stream);
   Operations operations;
   const unsigned long long flags = 0;
-  call_both(session, WORKLOAD_TWINS(lib, cuMemcpy3DBatchAsync, ptsz), "unknown",
-            Operations::kBytes, Operations::kCount, operations.list, &failed, flags, stream);
+  call_both(session, WORKLOAD_TWINS(lib, cuMemcpy3DBatchAsync, ptsz), "unknown", Operations::kBytes,
+            Operations::kCount, operations.list, &failed, flags, stream);
   call_both(session, WORKLOAD_TWINS(lib, cuMemcpy3DBatchAsync_v2, ptsz), "unknown",
             Operations::kBytes, Operations::kCount, operations.list, flags, stream);
   call_both(session, WORKLOAD_TWINS(lib, cuMemcpyWithAttributesAsync, ptsz), "unknown", sizes[1],

@@ -18,13 +18,13 @@ namespace {
 
 const std::map<std::string, void (*)(Context&)>& scenarios() {
   static const std::map<std::string, void (*)(Context&)> table = {
-      {"mixed", scenario_mixed},       {"datatypes", scenario_datatypes},
-      {"copies", scenario_copies},     {"allreduce", scenario_allreduce},
-      {"memcpy", scenario_memcpy},     {"inits", scenario_inits},
-      {"nested", scenario_nested},     {"errors", scenario_errors},
-      {"fork", scenario_fork},         {"forkstorm", scenario_forkstorm},
-      {"exec", scenario_exec},         {"threads", scenario_threads},
-      {"longjmp", scenario_longjmp},   {"seccomp", scenario_seccomp},
+      {"mixed", scenario_mixed},     {"datatypes", scenario_datatypes},
+      {"copies", scenario_copies},   {"allreduce", scenario_allreduce},
+      {"memcpy", scenario_memcpy},   {"inits", scenario_inits},
+      {"nested", scenario_nested},   {"errors", scenario_errors},
+      {"fork", scenario_fork},       {"forkstorm", scenario_forkstorm},
+      {"exec", scenario_exec},       {"threads", scenario_threads},
+      {"longjmp", scenario_longjmp}, {"seccomp", scenario_seccomp},
       {"real", scenario_real},
   };
   return table;
@@ -141,8 +141,8 @@ std::string result_json(const Context& context) {
   std::string out;
   out += "{\"pid\":" + std::to_string(own_pid) + ",\"scenario\":\"" + context.options.scenario +
          "\",\"start_unix_ns\":" + std::to_string(started_ns) +
-         ",\"end_unix_ns\":" + std::to_string(unix_ns()) + ",\"libraries\":[" +
-         libraries_json + "],";
+         ",\"end_unix_ns\":" + std::to_string(unix_ns()) + ",\"libraries\":[" + libraries_json +
+         "],";
   context.tally->append_json(out);
   return out + "}\n";
 }

@@ -59,15 +59,13 @@ std::uint64_t message_bytes(Collective kind, std::size_t count, ncclDataType_t t
     case Collective::kReduceScatter:
     case Collective::kAlltoAll:
     case Collective::kGather:
-    case Collective::kScatter:
-      return own * static_cast<unsigned>(nranks);
+    case Collective::kScatter: return own * static_cast<unsigned>(nranks);
     case Collective::kAllReduce:
     case Collective::kBcast:
     case Collective::kBroadcast:
     case Collective::kReduce:
     case Collective::kSend:
-    case Collective::kRecv:
-      return own;
+    case Collective::kRecv: return own;
   }
   return own;
 }
@@ -89,22 +87,16 @@ int collective(Session& session, const Communicator& comm, Collective kind, std:
     return session.call(f, "", bytes, from, to, count, type, comm.handle, stream);
   };
   switch (kind) {
-    case Collective::kAllReduce:
-      return reducing(WORKLOAD_FUNCTION(nccl, ncclAllReduce));
-    case Collective::kReduceScatter:
-      return reducing(WORKLOAD_FUNCTION(nccl, ncclReduceScatter));
-    case Collective::kAllGather:
-      return gathering(WORKLOAD_FUNCTION(nccl, ncclAllGather));
+    case Collective::kAllReduce: return reducing(WORKLOAD_FUNCTION(nccl, ncclAllReduce));
+    case Collective::kReduceScatter: return reducing(WORKLOAD_FUNCTION(nccl, ncclReduceScatter));
+    case Collective::kAllGather: return gathering(WORKLOAD_FUNCTION(nccl, ncclAllGather));
     case Collective::kAlltoAll:
       if (const auto rccl = WORKLOAD_FUNCTION(nccl, ncclAllToAll); rccl.pointer)
         return gathering(rccl);
       return gathering(WORKLOAD_FUNCTION(nccl, ncclAlltoAll));
-    case Collective::kBroadcast:
-      return rooted(WORKLOAD_FUNCTION(nccl, ncclBroadcast));
-    case Collective::kGather:
-      return rooted(WORKLOAD_FUNCTION(nccl, ncclGather));
-    case Collective::kScatter:
-      return rooted(WORKLOAD_FUNCTION(nccl, ncclScatter));
+    case Collective::kBroadcast: return rooted(WORKLOAD_FUNCTION(nccl, ncclBroadcast));
+    case Collective::kGather: return rooted(WORKLOAD_FUNCTION(nccl, ncclGather));
+    case Collective::kScatter: return rooted(WORKLOAD_FUNCTION(nccl, ncclScatter));
     case Collective::kReduce:
       return session.call(WORKLOAD_FUNCTION(nccl, ncclReduce), "", bytes, from, to, count, type,
                           kSum, kRoot, comm.handle, stream);

@@ -10,7 +10,7 @@
 namespace ingero::workload {
 
 constexpr std::array<unsigned, NCCL_DATATYPES> kDatatypeBytes = {1, 1, 4, 4, 8, 8,
-                                                                    2, 4, 8, 2, 1, 1};
+                                                                 2, 4, 8, 2, 1, 1};
 
 enum class Collective {
   kAllReduce,

@@ -11,9 +11,9 @@ struct Options {
   std::string nccl, cudart, cuda;
   std::string scenario = "mixed";
   int threads = 1;
-  std::uint64_t calls = 0;  // 0: the scenario's own default
-  double seconds = 0;       // above 0: run that long, `calls` is ignored
-  double rate = 0;          // calls per second and thread, 0: no pause
+  std::uint64_t calls = 0;        // 0: the scenario's own default
+  double seconds = 0;             // above 0: run that long, `calls` is ignored
+  double rate = 0;                // calls per second and thread, 0: no pause
   std::uint64_t bytes = 1 << 20;  // message size of the tight loops
   int nranks = 8;
   int rank = 0;

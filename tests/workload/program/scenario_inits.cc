@@ -203,8 +203,7 @@ void inits_round(Session& session) {
   grouped_init(session);
   nonblocking_init(session);
   refused_init(session);
-  if (plain.handle)
-    session.call_always(WORKLOAD_FUNCTION(nccl, ncclCommFinalize), plain.handle);
+  if (plain.handle) session.call_always(WORKLOAD_FUNCTION(nccl, ncclCommFinalize), plain.handle);
   destroy_comm(session, plain);
   if (configured.handle)
     session.call_always(WORKLOAD_FUNCTION(nccl, ncclCommAbort), configured.handle);

@@ -44,8 +44,8 @@ void few_calls(Session& session, const Communicator& comm) {
   arguments.insert(arguments.end(), context.options.arguments.begin(),
                    context.options.arguments.end());
   const std::string descriptor = std::to_string(context.tally->descriptor());
-  for (const std::string& extra : {std::string("--generation"), std::string("1"),
-                                   std::string("--tally-fd"), descriptor})
+  for (const std::string& extra :
+       {std::string("--generation"), std::string("1"), std::string("--tally-fd"), descriptor})
     arguments.push_back(extra);
   std::vector<char*> pointers;
   for (auto& argument : arguments) pointers.push_back(argument.data());

@@ -36,10 +36,9 @@ sock_filter answer(unsigned action) { return {BPF_RET | BPF_K, 0, 0, action}; }
 }  // namespace
 
 void install_strict_filter() {
-  std::vector<sock_filter> code = {load(offsetof(seccomp_data, arch)),
-                                   jump_if_equal(kArchitecture, 1, 0),
-                                   answer(SECCOMP_RET_KILL_PROCESS),
-                                   load(offsetof(seccomp_data, nr))};
+  std::vector<sock_filter> code = {
+      load(offsetof(seccomp_data, arch)), jump_if_equal(kArchitecture, 1, 0),
+      answer(SECCOMP_RET_KILL_PROCESS), load(offsetof(seccomp_data, nr))};
   for (const unsigned number : {__NR_read, __NR_write, __NR_exit, __NR_exit_group,
                                 __NR_rt_sigreturn, __NR_brk, __NR_mmap, __NR_munmap, __NR_futex}) {
     code.push_back(jump_if_equal(number, 0, 1));

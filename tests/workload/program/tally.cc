@@ -131,8 +131,7 @@ Tally::Tally(int descriptor) : descriptor_(descriptor) {
       std::exit(3);
     }
   }
-  void* memory =
-      mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor_, 0);
+  void* memory = mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor_, 0);
   if (memory == MAP_FAILED) {
     std::perror("ingero_workload: map the tally");
     std::exit(3);

@@ -173,9 +173,9 @@ CUDA_ABI_ASSERT(offsetof(struct cu_memcpy_3d, width) == 176, "WidthInBytes");
 	X(cudaMemcpyWithAttributesAsync, ptsz,                                                     \
 	  (void *dst, const void *src, size_t count, void *attributes, void *stream))              \
 	X(cudaMemcpy3DWithAttributesAsync, ptsz,                                                   \
-	  (struct cuda_memcpy_3d_operation *operation, unsigned long long flags, void *stream))    \
+	  (struct cuda_memcpy_3d_operation * operation, unsigned long long flags, void *stream))   \
 	X(cudaMemcpy3DBatchAsync, ptsz,                                                            \
-	  (size_t count, struct cuda_memcpy_3d_operation *operations, unsigned long long flags,    \
+	  (size_t count, struct cuda_memcpy_3d_operation * operations, unsigned long long flags,   \
 	   void *stream))                                                                          \
 	X(cudaMemcpyBatchAsync, ptsz,                                                              \
 	  (void *const *dsts, const void *const *srcs, const size_t *sizes, size_t count,          \
@@ -192,7 +192,8 @@ CUDA_ABI_ASSERT(offsetof(struct cu_memcpy_3d, width) == 176, "WidthInBytes");
 	X(cudaMemcpyPeer, ,                                                                        \
 	  (void *dst, int dst_device, const void *src, int src_device, size_t count))              \
 	X(cudaMemcpyPeerAsync, ,                                                                   \
-	  (void *dst, int dst_device, const void *src, int src_device, size_t count, void *stream))
+	  (void *dst, int dst_device, const void *src, int src_device, size_t count,               \
+	   void *stream))
 
 #define CU_TWIN_FUNCTIONS(X)                                                                       \
 	X(cuMemcpy, ptds, (unsigned long long dst, unsigned long long src, size_t count))          \
@@ -238,20 +239,22 @@ CUDA_ABI_ASSERT(offsetof(struct cu_memcpy_3d, width) == 176, "WidthInBytes");
 	  (unsigned long long *dsts, unsigned long long *srcs, size_t *sizes, size_t count,        \
 	   void *attributes, size_t *attribute_indexes, size_t attributes_count, void *stream))    \
 	X(cuMemcpy3DBatchAsync, ptsz,                                                              \
-	  (size_t count, struct cuda_memcpy_3d_operation *operations, size_t *failed,              \
+	  (size_t count, struct cuda_memcpy_3d_operation * operations, size_t * failed,            \
 	   unsigned long long flags, void *stream))                                                \
 	X(cuMemcpy3DBatchAsync_v2, ptsz,                                                           \
-	  (size_t count, struct cuda_memcpy_3d_operation *operations, unsigned long long flags,    \
+	  (size_t count, struct cuda_memcpy_3d_operation * operations, unsigned long long flags,   \
 	   void *stream))                                                                          \
 	X(cuMemcpyWithAttributesAsync, ptsz,                                                       \
 	  (unsigned long long dst, unsigned long long src, size_t count, void *attributes,         \
 	   void *stream))                                                                          \
 	X(cuMemcpy3DWithAttributesAsync, ptsz,                                                     \
-	  (struct cuda_memcpy_3d_operation *operation, unsigned long long flags, void *stream))    \
+	  (struct cuda_memcpy_3d_operation * operation, unsigned long long flags, void *stream))   \
 	X(cuStreamSynchronize, ptsz, (void *stream))
 
 #define CUDA_ABI_DECLARE(name, suffix, args) int name args;
-#define CUDA_ABI_DECLARE_TWINS(name, suffix, args) int name args; int name##_##suffix args;
+#define CUDA_ABI_DECLARE_TWINS(name, suffix, args)                                                 \
+	int name args;                                                                             \
+	int name##_##suffix args;
 CUDA_TWIN_FUNCTIONS(CUDA_ABI_DECLARE_TWINS)
 CUDA_NESTING_FUNCTIONS(CUDA_ABI_DECLARE_TWINS)
 CUDA_PLAIN_FUNCTIONS(CUDA_ABI_DECLARE)

@@ -221,8 +221,8 @@ NCCL_API(CommInitAll)(ncclComm_t *comms, int devices_count, const int *devices)
 	if (result == 0)
 		result = ncclGetUniqueId(&id);
 	for (int i = 0; i < devices_count && result == 0; i++)
-		result = init_rank(&comms[i], devices_count, &id, i, NULL,
-				   devices ? devices[i] : i);
+		result =
+			init_rank(&comms[i], devices_count, &id, i, NULL, devices ? devices[i] : i);
 	return result;
 }
 NCCL_ALIAS(CommInitAll)

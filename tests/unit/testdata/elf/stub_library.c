@@ -8,10 +8,8 @@ int pncclGroupEnd(void) { return 3; }
 int ncclGroupEnd(void) __attribute__((weak, alias("pncclGroupEnd")));
 int ncclSend = 7;
 extern int ncclRecv(void);
-int ncclGetVersion(int *version)
-{
-	if (!version)
-		return 4;
-	*version = 22809;
-	return ncclRecv() & 0;
+int ncclGetVersion(int* version) {
+  if (!version) return 4;
+  *version = 22809;
+  return ncclRecv() & 0;
 }
