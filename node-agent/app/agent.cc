@@ -26,6 +26,7 @@ constexpr std::uint32_t kCallRingBytes = 32 << 20;
 constexpr std::size_t kMaxDullHints = 65536;
 constexpr std::size_t kManyProcesses = 64;
 constexpr std::size_t kManyEnded = 512;
+constexpr auto kSecondLook = std::chrono::milliseconds(50);
 
 std::size_t hint_hash(const discover::MappingHint& hint) {
   return std::hash<std::string>{}(hint.path) ^ (hint.device_inode * 0x9e3779b97f4a7c15ULL);
@@ -167,35 +168,38 @@ void Agent::every(boost::asio::steady_timer& timer, std::chrono::nanoseconds int
 void Agent::on_mappings() {
   bool lost = false;
   const auto hints = watcher_->take(lost);
-  struct Wanted {
-    std::uint64_t first_ns;
-    std::vector<std::pair<std::size_t, std::string>> hints;
-  };
-  std::map<std::uint32_t, Wanted> wanted;
+  const auto own_pid = static_cast<std::uint32_t>(::getpid());
+  std::map<std::uint32_t, HintedProcess> wanted;
   for (const discover::MappingHint& hint : hints) {
     const std::size_t hash = hint_hash(hint);
-    if (dull_hints_.contains(hash)) continue;
-    auto [it, added] = wanted.try_emplace(hint.pid, Wanted{hint.time_ns, {}});
+    // The agent maps a page of each library itself, to ask the kernel which file it is.
+    if (hint.pid == own_pid || dull_hints_.contains(hash)) continue;
+    auto [it, added] = wanted.try_emplace(hint.pid, HintedProcess{hint.time_ns, {}});
     it->second.hints.emplace_back(hash, hint.path);
   }
   if (lost || wanted.size() > kManyProcesses) scan_host();
-  if (dull_hints_.size() > kMaxDullHints) dull_hints_.clear();
-  for (const auto& [pid, want] : wanted) {
-    auto result = finder_->scan_process(pid);
-    if (!result) {
-      spdlog::debug("scan of pid {}: {}", pid, result.error().message());
-      continue;
-    }
-    for (const auto& [hash, path] : want.hints) {
-      // A process that has gone may come again with the same file: look at it then.
-      const bool looked_at = ::kill(static_cast<pid_t>(pid), 0) == 0;
-      if (looked_at && !result->incomplete && !result->traced_paths.contains(path))
-        dull_hints_.insert(hash);
-    }
-    if (result->incomplete) rescan_soon(pid, want.first_ns, 3);
-    learn_containers(result->processes);
-    registry_->process_scan(pid, std::move(*result), want.first_ns);
+  for (auto& [pid, process] : wanted) {
+    scan_process(pid, process.first_ns);
+    look_again(pid, std::move(process));
   }
+}
+
+/// The loader is at work when the first scan runs, and the iterator can pass over a mapping that changes
+/// under it. What is not of interest at the second look either is not looked at again.
+void Agent::look_again(std::uint32_t pid, HintedProcess process) {
+  auto timer = std::make_shared<boost::asio::steady_timer>(io_, kSecondLook);
+  timer->async_wait(
+      [this, timer, pid, process = std::move(process)](const boost::system::error_code& error) {
+        if (error || ::kill(static_cast<pid_t>(pid), 0) != 0) return;
+        auto result = finder_->scan_process(pid);
+        if (!result) return;
+        if (dull_hints_.size() > kMaxDullHints) dull_hints_.clear();
+        for (const auto& [hash, path] : process.hints) {
+          if (!result->incomplete && !result->traced_paths.contains(path)) dull_hints_.insert(hash);
+        }
+        learn_containers(result->processes);
+        registry_->process_scan(pid, std::move(*result), process.first_ns);
+      });
 }
 
 void Agent::scan_host() {

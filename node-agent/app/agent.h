@@ -69,7 +69,12 @@ class Agent {
   void await_readable(boost::asio::posix::stream_descriptor& descriptor, void (Agent::*action)());
   void every(boost::asio::steady_timer& timer, std::chrono::nanoseconds interval,
              void (Agent::*action)());
+  struct HintedProcess {
+    std::uint64_t first_ns;  ///< CLOCK_MONOTONIC of its first new mapping
+    std::vector<std::pair<std::size_t, std::string>> hints;  ///< hash and path
+  };
   void on_mappings();
+  void look_again(std::uint32_t pid, HintedProcess process);
   void rescan_soon(std::uint32_t pid, std::uint64_t noticed_ns, int attempts);
   void on_lifecycle();
   void on_lifecycle_event(const event_header& header, std::size_t size);
