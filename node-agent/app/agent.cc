@@ -8,6 +8,7 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <map>
@@ -26,7 +27,7 @@ constexpr std::uint32_t kCallRingBytes = 32 << 20;
 constexpr std::size_t kMaxDullHints = 65536;
 constexpr std::size_t kManyProcesses = 64;
 constexpr std::size_t kManyEnded = 512;
-constexpr auto kSecondLook = std::chrono::milliseconds(50);
+constexpr std::array kFurtherLooks = {10ms, 50ms};
 
 std::size_t hint_hash(const discover::MappingHint& hint) {
   return std::hash<std::string>{}(hint.path) ^ (hint.device_inode * 0x9e3779b97f4a7c15ULL);
@@ -180,26 +181,29 @@ void Agent::on_mappings() {
   if (lost || wanted.size() > kManyProcesses) scan_host();
   for (auto& [pid, process] : wanted) {
     scan_process(pid, process.first_ns);
-    look_again(pid, std::move(process));
+    look_again(pid, std::move(process), 0);
   }
 }
 
 /// The loader is at work when the first scan runs, and the iterator can pass over a mapping that changes
-/// under it. What is not of interest at the second look either is not looked at again.
-void Agent::look_again(std::uint32_t pid, HintedProcess process) {
-  auto timer = std::make_shared<boost::asio::steady_timer>(io_, kSecondLook);
-  timer->async_wait(
-      [this, timer, pid, process = std::move(process)](const boost::system::error_code& error) {
-        if (error || ::kill(static_cast<pid_t>(pid), 0) != 0) return;
-        auto result = finder_->scan_process(pid);
-        if (!result) return;
-        if (dull_hints_.size() > kMaxDullHints) dull_hints_.clear();
-        for (const auto& [hash, path] : process.hints) {
-          if (!result->incomplete && !result->traced_paths.contains(path)) dull_hints_.insert(hash);
-        }
-        learn_containers(result->processes);
-        registry_->process_scan(pid, std::move(*result), process.first_ns);
-      });
+/// under it. What is not of interest at the last look either is not looked at again.
+void Agent::look_again(std::uint32_t pid, HintedProcess process, std::size_t look) {
+  auto timer = std::make_shared<boost::asio::steady_timer>(io_, kFurtherLooks[look]);
+  timer->async_wait([this, timer, pid, look,
+                     process = std::move(process)](const boost::system::error_code& error) mutable {
+    if (error || ::kill(static_cast<pid_t>(pid), 0) != 0) return;
+    auto result = finder_->scan_process(pid);
+    if (!result) return;
+    const bool last = look + 1 == kFurtherLooks.size();
+    if (dull_hints_.size() > kMaxDullHints) dull_hints_.clear();
+    for (const auto& [hash, path] : process.hints) {
+      if (last && !result->incomplete && !result->traced_paths.contains(path))
+        dull_hints_.insert(hash);
+    }
+    learn_containers(result->processes);
+    registry_->process_scan(pid, std::move(*result), process.first_ns);
+    if (!last) look_again(pid, std::move(process), look + 1);
+  });
 }
 
 void Agent::scan_host() {

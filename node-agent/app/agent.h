@@ -74,7 +74,7 @@ class Agent {
     std::vector<std::pair<std::size_t, std::string>> hints;  ///< hash and path
   };
   void on_mappings();
-  void look_again(std::uint32_t pid, HintedProcess process);
+  void look_again(std::uint32_t pid, HintedProcess process, std::size_t look);
   void rescan_soon(std::uint32_t pid, std::uint64_t noticed_ns, int attempts);
   void on_lifecycle();
   void on_lifecycle_event(const event_header& header, std::size_t size);
