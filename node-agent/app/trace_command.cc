@@ -32,6 +32,7 @@ using namespace std::chrono_literals;
 constexpr auto kFrameInterval = 1s;
 constexpr auto kWindowInterval = 10s;
 constexpr std::size_t kFlushBytes = 64 << 10;
+constexpr std::size_t kMaxLabels = 8192;
 
 class TraceRun {
  public:
@@ -198,6 +199,7 @@ void TraceRun::feed_window() {
 }
 
 const std::string& TraceRun::cached_label(model::CgroupId cgroup) {
+  if (call_labels_.size() > kMaxLabels) call_labels_.clear();  // containers come and go for months
   std::string& label = call_labels_[cgroup];
   if (label.empty()) label = agent_->label_of(cgroup);
   return label;

@@ -115,6 +115,13 @@ void CallCollector::bound_retired() {
     forgotten_calls_ += found->second.totals.calls;
     retired_.erase(found);
   }
+  // The errors of what is forgotten go with it: there is no error without a call.
+  std::erase_if(retired_errors_, [&](const auto& entry) {
+    const auto& [cgroup, function, code] = entry.first;
+    const auto place = retired_.lower_bound({cgroup, function, 0});
+    return place == retired_.end() || std::get<0>(place->first) != cgroup ||
+           std::get<1>(place->first) != function;
+  });
 }
 
 void CallCollector::read(model::Snapshot& snapshot) {
