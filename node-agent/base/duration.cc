@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "config/duration.h"
+#include "base/duration.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace ingero::config {
+namespace ingero {
 namespace {
 
 struct Unit {
@@ -97,4 +97,4 @@ std::string format_duration(std::chrono::nanoseconds duration) {
   return fmt::format("{}ns", ns);
 }
 
-}  // namespace ingero::config
+}  // namespace ingero

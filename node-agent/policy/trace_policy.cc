@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "policy/trace_policy.h"
+
+#include <limits>
+#include <utility>
+
+#include "base/duration.h"
+
+namespace ingero::policy {
+
+namespace {
+
+constexpr std::size_t kMaxNameBytes = 253;
+constexpr std::size_t kMaxGlobs = 64;
+constexpr std::size_t kMaxGlobBytes = 128;
+constexpr std::size_t kMaxLabels = 64;
+constexpr std::size_t kMaxLabelKeyBytes = 317;
+constexpr std::size_t kMaxDurationBytes = 64;
+constexpr std::chrono::hours kMaxThreshold{24};
+constexpr std::int64_t kMaxSeries = 1'000'000;
+
+void read_metadata(const JsonField& metadata, TracePolicy& policy) {
+  const JsonField name = metadata.at("name");
+  policy.name = name.text(kMaxNameBytes).value_or("");
+  if (policy.name.empty()) name.refuse("a name is needed");
+  policy.uid = metadata.at("uid").text(kMaxNameBytes).value_or("");
+  policy.generation =
+      metadata.at("generation").integer(0, std::numeric_limits<std::int64_t>::max()).value_or(0);
+  policy.resource_version = metadata.at("resourceVersion").text(kMaxNameBytes).value_or("");
+}
+
+std::vector<std::string> read_globs(const JsonField& list) {
+  auto globs = list.texts(kMaxGlobs, kMaxGlobBytes);
+  for (const std::string& glob : globs) {
+    if (glob.empty()) list.refuse("an empty pattern matches nothing", "leave it out, or write *");
+  }
+  return globs;
+}
+
+/// Globs of which none means all.
+std::vector<std::string> read_globs_or_all(const JsonField& list) {
+  auto globs = read_globs(list);
+  if (globs.empty()) globs.emplace_back("*");
+  return globs;
+}
+
+std::vector<std::string> read_keys(const JsonField& list) {
+  auto keys = list.texts(kMaxLabels, kMaxLabelKeyBytes);
+  for (const std::string& key : keys) {
+    if (key.empty()) list.refuse("a key is empty");
+  }
+  return keys;
+}
+
+std::optional<std::chrono::nanoseconds> read_threshold(const JsonField& field) {
+  const auto text = field.text(kMaxDurationBytes);
+  if (!text) return std::nullopt;
+  const auto threshold = parse_duration(*text);
+  if (!threshold) field.refuse("it is no duration", "write it like 50ms, 1.5s or 1m30s");
+  else if (*threshold > kMaxThreshold) field.refuse("it is longer than 24h");
+  return threshold;
+}
+
+void read_spec(const JsonField& spec, TracePolicy& policy) {
+  policy.namespace_selector = read_label_selector(spec.at("namespaceSelector"));
+  policy.pod_selector = read_label_selector(spec.at("podSelector"));
+  policy.node_selector = read_label_selector(spec.at("nodeSelector"));
+  const JsonField containers = spec.at("containers");
+  policy.included_containers = read_globs_or_all(containers.at("include"));
+  policy.excluded_containers = read_globs(containers.at("exclude"));
+  const JsonField nccl = spec.at("probes").at("nccl");
+  policy.nccl_enabled = nccl.at("enabled").boolean().value_or(true);
+  policy.nccl_functions = read_globs_or_all(nccl.at("functions"));
+  policy.cuda_memcpy_enabled =
+      spec.at("probes").at("cudaMemcpy").at("enabled").boolean().value_or(true);
+  policy.slow_call_threshold = read_threshold(spec.at("slowCallThreshold"));
+  policy.pod_labels = read_keys(spec.at("labels").at("podLabels"));
+  policy.pod_annotations = read_keys(spec.at("labels").at("podAnnotations"));
+  if (const auto limit = spec.at("limits").at("maxSeries").integer(1, kMaxSeries))
+    policy.max_series = static_cast<std::uint32_t>(*limit);
+}
+
+}  // namespace
+
+Result<TracePolicy> parse_policy(const nlohmann::json& object) {
+  std::optional<Error> error;
+  TracePolicy policy;
+  const JsonField document(object, "", error);
+  if (!document.exists()) document.refuse("it is null, not an object");
+  read_metadata(document.at("metadata"), policy);
+  read_spec(document.at("spec"), policy);
+  if (!error) return policy;
+  error->operation = policy.name.empty() ? "read policy" : "read policy " + policy.name;
+  return fail(std::move(*error));
+}
+
+}  // namespace ingero::policy
