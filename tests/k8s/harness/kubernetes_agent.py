@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent as the chart installs it."""
+import os
+
+from e2e.harness.agent import Agent
+from e2e.harness.waiting import wait_until
+
+from .kubectl import REPOSITORY, get_all, helm, logs, run
+
+NAMESPACE = "ingero"
+IMAGE = "localhost/ingero:test"
+CHART = os.path.join(REPOSITORY, "helm", "ingero")
+SELECTOR = "app.kubernetes.io/name=ingero,app.kubernetes.io/instance=ingero"
+
+
+def install(*values, seconds=120):
+    """`values` as helm's --set has them, such as "config.log_level=debug"."""
+    repository, _, tag = IMAGE.rpartition(":")
+    settings = [f"image.repository={repository}", f"image.tag={tag}", "image.pullPolicy=Never",
+                *values]
+    options = [text for setting in settings for text in ("--set", setting)]
+    done = run("helm", "upgrade", "--install", "ingero", CHART, "-n", NAMESPACE,
+               "--create-namespace", *options, "--wait", "--timeout", f"{seconds}s",
+               seconds=seconds + 30, check=False)
+    assert done.returncode == 0, f"helm: {done.stderr}\n{_what_pods_say()}"
+    return KubernetesAgent()
+
+
+def uninstall():
+    helm("uninstall", "ingero", "-n", NAMESPACE, "--ignore-not-found", "--wait", seconds=120)
+
+
+def _what_pods_say():
+    said = run("kubectl", "describe", "pods", "-n", NAMESPACE, check=False).stdout[-3000:]
+    return said + run("kubectl", "logs", "-n", NAMESPACE, "-l", SELECTOR, "--tail=40",
+                      check=False).stdout
+
+
+class KubernetesAgent(Agent):
+    """Metrics, state and waiting are those of an agent on the host; its address is the pod's."""
+
+    def __init__(self):  # pylint: disable=super-init-not-called
+        self.pod = wait_until(self._running_pod, lambda: f"one agent\n{_what_pods_say()}", 60)
+        self.name = self.pod["metadata"]["name"]
+        self.address = self.pod["status"]["podIP"]
+        self.port = self.pod["spec"]["containers"][0]["ports"][0]["containerPort"]
+
+    @staticmethod
+    def _running_pod():
+        """The one pod; None as long as an older one still ends."""
+        pods = get_all("pods", NAMESPACE, SELECTOR)
+        if len(pods) != 1 or "deletionTimestamp" in pods[0]["metadata"]:
+            return None
+        return pods[0] if pods[0]["status"].get("podIP") else None
+
+    @property
+    def stderr(self):
+        return logs(self.name, NAMESPACE)
+
+    def restarts(self):
+        pod = self._running_pod()
+        return pod["status"]["containerStatuses"][0]["restartCount"] if pod else None
