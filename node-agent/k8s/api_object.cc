@@ -28,12 +28,19 @@ constexpr std::array<std::pair<std::string_view, WatchEventType>, 5> kEventTypes
 
 /// nullopt: not JSON.
 std::optional<json> parse(std::string_view text, int object_depth, const DroppedFields& dropped) {
+  auto rule = dropped.end();  // of the top-level field that is being read
   const auto keep = [&](int depth, json::parse_event_t event, json& parsed) {
     if (event != json::parse_event_t::key) return true;
     const auto& key = parsed.get_ref<const std::string&>();
-    if (depth == object_depth + 1) return key != "managedFields";
-    if (depth != object_depth) return true;
-    return std::find(dropped.begin(), dropped.end(), key) == dropped.end();
+    if (depth == object_depth) {
+      rule = std::find_if(dropped.begin(), dropped.end(),
+                          [&](const DroppedField& field) { return field.name == key; });
+      return rule == dropped.end() || !rule->except.empty();
+    }
+    if (depth != object_depth + 1) return true;
+    if (key == "managedFields") return false;
+    if (rule == dropped.end()) return true;
+    return std::find(rule->except.begin(), rule->except.end(), key) != rule->except.end();
   };
   json parsed = json::parse(text.begin(), text.end(), keep, false);
   if (parsed.is_discarded()) return std::nullopt;

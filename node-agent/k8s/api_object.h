@@ -4,15 +4,26 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
 
 namespace ingero::k8s {
 
-/// Top-level fields of objects that are dropped while the text is parsed, so that they never cost
-/// memory. metadata.managedFields, often half of an object, always goes.
-using DroppedFields = std::vector<std::string>;
+/// A top-level field of objects that is dropped while the text is parsed, so that it never costs
+/// memory.
+struct DroppedField {
+  DroppedField(const char* field) : name(field) {}
+  DroppedField(std::string field, std::vector<std::string> kept_members)
+      : name(std::move(field)), except(std::move(kept_members)) {}
+
+  std::string name;
+  std::vector<std::string> except;  ///< its members that stay; empty: the whole field goes
+};
+
+/// metadata.managedFields, often half of an object, always goes.
+using DroppedFields = std::vector<DroppedField>;
 
 struct ListPage {
   std::vector<nlohmann::json> objects;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/utf8.h"
 #include "k8s/pod_table.h"
 
 namespace ingero::k8s {
@@ -14,6 +15,9 @@ constexpr std::size_t kContainerIdLength = 64;
 // Annotations of the pod that the API server shows for a static one.
 const char kConfigHash[] = "kubernetes.io/config.hash";
 const char kConfigMirror[] = "kubernetes.io/config.mirror";
+const char kLastApplied[] = "kubectl.kubernetes.io/last-applied-configuration";
+constexpr std::size_t kMaxAnnotations = 64;
+constexpr std::size_t kMaxAnnotationBytes = 256;
 
 struct StatusList {
   const char* field;
@@ -34,12 +38,38 @@ const json* find_array(const json& object, const char* field) {
 
 std::map<std::string, std::string> read_labels(const json& pod) {
   std::map<std::string, std::string> labels;
-  const auto pointer = json::json_pointer("/metadata/labels");
+  static const auto pointer = json::json_pointer("/metadata/labels");
   if (!pod.contains(pointer) || !pod.at(pointer).is_object()) return labels;
   for (const auto& [key, value] : pod.at(pointer).items()) {
     if (value.is_string()) labels.emplace(key, value.get<std::string>());
   }
   return labels;
+}
+
+/// Anyone who makes a pod chooses its annotations, and each may be long.
+std::map<std::string, std::string> read_annotations(const json& pod) {
+  std::map<std::string, std::string> annotations;
+  static const auto pointer = json::json_pointer("/metadata/annotations");
+  if (!pod.contains(pointer) || !pod.at(pointer).is_object()) return annotations;
+  for (const auto& [key, value] : pod.at(pointer).items()) {
+    if (annotations.size() == kMaxAnnotations) break;
+    if (!value.is_string() || key == kLastApplied) continue;
+    annotations.emplace(key, cut_utf8(value.get_ref<const std::string&>(), kMaxAnnotationBytes));
+  }
+  return annotations;
+}
+
+/// Names of the init containers that keep running.
+std::vector<std::string> read_sidecar_names(const json& pod) {
+  std::vector<std::string> names;
+  const auto spec = pod.find("spec");
+  const json* containers = spec == pod.end() ? nullptr : find_array(*spec, "initContainers");
+  if (containers == nullptr) return names;
+  for (const json& container : *containers) {
+    if (text_at(container, {"restartPolicy"}) == "Always")
+      names.push_back(text_at(container, {"name"}));
+  }
+  return names;
 }
 
 }  // namespace
@@ -48,6 +78,7 @@ const char* to_string(ContainerKind kind) {
   switch (kind) {
     case ContainerKind::app: return "app";
     case ContainerKind::init: return "init";
+    case ContainerKind::sidecar: return "sidecar";
     case ContainerKind::ephemeral: return "ephemeral";
   }
   return "unknown";
@@ -78,13 +109,16 @@ std::optional<PodInfo> read_pod(const json& pod) {
     info.cgroup_uid =
         hash.empty() ? text_at(pod, {"metadata", "annotations", kConfigMirror}) : hash;
   }
+  info.phase = text_at(pod, {"status", "phase"});
   info.labels = read_labels(pod);
+  info.annotations = read_annotations(pod);
   return info;
 }
 
 std::vector<ContainerStatus> read_container_statuses(const json& pod, std::uint64_t& malformed) {
   std::vector<ContainerStatus> containers;
   if (!pod.is_object() || !pod.contains("status")) return containers;
+  const std::vector<std::string> sidecars = read_sidecar_names(pod);
   const auto add = [&](const std::string& text, const json& status, ContainerKind kind) {
     if (text.empty()) return;  // not created yet
     auto id = parse_container_id(text);
@@ -92,7 +126,11 @@ std::vector<ContainerStatus> read_container_statuses(const json& pod, std::uint6
       ++malformed;
       return;
     }
-    containers.push_back({std::move(*id), text_at(status, {"name"}), kind});
+    std::string name = text_at(status, {"name"});
+    const bool is_sidecar = kind == ContainerKind::init &&
+                            std::find(sidecars.begin(), sidecars.end(), name) != sidecars.end();
+    containers.push_back(
+        {std::move(*id), std::move(name), is_sidecar ? ContainerKind::sidecar : kind});
   };
   for (const auto& [field, kind] : kStatusLists) {
     const json* statuses = find_array(pod["status"], field);
@@ -109,7 +147,8 @@ InformerOptions make_pod_informer_options(const std::string& node) {
   InformerOptions options;
   options.path = "/api/v1/pods";
   options.field_selector = "spec.nodeName=" + node;
-  options.dropped_fields = {"spec"};  // half of a pod, and nothing of it is asked for
+  // Half of a pod. Only its init containers tell which of them are sidecars.
+  options.dropped_fields = {{"spec", {"initContainers"}}};
   return options;
 }
 

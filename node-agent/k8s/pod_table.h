@@ -21,7 +21,7 @@
 namespace ingero::k8s {
 
 /// A sidecar is an init container that keeps running.
-enum class ContainerKind { app, init, ephemeral };
+enum class ContainerKind { app, init, sidecar, ephemeral };
 
 const char* to_string(ContainerKind kind);
 
@@ -32,7 +32,10 @@ struct PodInfo {
   std::string uid;
   /// The uid in the cgroup's path: for a static pod the hash of its manifest, else `uid`.
   std::string cgroup_uid;
+  std::string phase;  ///< "Pending", "Running", "Succeeded", "Failed" or "Unknown"
   std::map<std::string, std::string> labels;
+  /// At most 64 of them, values of at most 256 bytes. What kubectl writes for itself is left out.
+  std::map<std::string, std::string> annotations;
   bool operator==(const PodInfo&) const = default;
 };
 

@@ -195,6 +195,22 @@ TEST_F(InformerTest, FieldsThatNobodyReadsAreDroppedButNotLabelsOfThatName) {
   EXPECT_EQ(watched->object, last_objects[0]);
 }
 
+TEST_F(InformerTest, MembersOfADroppedFieldCanBeKept) {
+  json pod = object("a", 3);
+  pod["spec"]["initContainers"] = {{{"name", "proxy"}, {"nodeName", "kept"}}};
+  pod["status"] = {{"nodeName", "kept"}, {"phase", "Running"}};
+  const json expected{{"initContainers", pod["spec"]["initContainers"]}};
+  const DroppedFields dropped{{"spec", {"initContainers"}}};
+  const auto watched = parse_watch_line(event("ADDED", pod), dropped);
+  ASSERT_TRUE(watched);
+  EXPECT_EQ(watched->object["spec"], expected);
+  EXPECT_EQ(watched->object["status"], pod["status"]);
+  const auto listed = parse_list_page(page({pod, pod}, 4), dropped);
+  ASSERT_TRUE(listed);
+  EXPECT_EQ(listed->objects[1], watched->object);
+  EXPECT_FALSE(parse_watch_line(event("ADDED", pod), {"spec", "status"})->object.contains("spec"));
+}
+
 TEST_F(InformerTest, ChangesAreHandedOnInOrder) {
   transport.lists = {page({object("a", 3)}, 40)};
   transport.watches = {{{event("ADDED", object("b", 41)), event("MODIFIED", object("a", 42)),

@@ -66,6 +66,37 @@ TEST_F(PodTableTest, EveryContainerOfAPodIsFoundByTheIdOfTheRuntime) {
   EXPECT_EQ(snapshot->find_container(std::string(64, '9')), nullptr);
 }
 
+TEST_F(PodTableTest, AnInitContainerThatKeepsRunningIsASidecar) {
+  json with_sidecar = training;
+  with_sidecar["spec"]["initContainers"][0]["restartPolicy"] = "Always";
+  table.replace({with_sidecar});
+  EXPECT_EQ(table.snapshot()->find_container(kInit)->kind, ContainerKind::sidecar);
+  EXPECT_EQ(table.snapshot()->find_container(kTrainer)->kind, ContainerKind::app);
+  with_sidecar["spec"]["initContainers"] = {7, {{"restartPolicy", "Always"}}};
+  table.replace({with_sidecar});
+  EXPECT_EQ(table.snapshot()->find_container(kInit)->kind, ContainerKind::init);
+  const auto options = make_pod_informer_options("n");
+  ASSERT_EQ(options.dropped_fields.size(), 1u);
+  EXPECT_THAT(options.dropped_fields[0].except, ElementsAre("initContainers"));
+}
+
+TEST_F(PodTableTest, AnnotationsAreBoundedAndThePhaseIsKnown) {
+  json pod = training;
+  pod["metadata"]["annotations"] = {
+      {"kubectl.kubernetes.io/last-applied-configuration", "{}"},
+      {"long", std::string(255, 'x') + "\u00e9"},
+      {"odd", 7},
+      {"team", "research"},
+  };
+  EXPECT_THAT(read_pod(pod)->annotations,
+              ElementsAre(Pair("long", std::string(255, 'x')), Pair("team", "research")));
+  EXPECT_EQ(read_pod(pod)->phase, "Running");
+  for (int i = 0; i < 100; ++i) pod["metadata"]["annotations"]["k" + std::to_string(i)] = "v";
+  EXPECT_THAT(read_pod(pod)->annotations, SizeIs(64));
+  pod["metadata"]["annotations"] = "none";
+  EXPECT_THAT(read_pod(pod)->annotations, SizeIs(0));
+}
+
 TEST_F(PodTableTest, TheContainerBeforeARestartIsStillKnown) {
   table.replace({training});
   const auto snapshot = table.snapshot();
