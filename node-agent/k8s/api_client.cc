@@ -26,6 +26,7 @@ const char* describe_status(int status) {
     case kHttpUnauthorized: return "401 Unauthorized";
     case kHttpForbidden: return "403 Forbidden";
     case kHttpNotFound: return "404 Not Found";
+    case kHttpConflict: return "409 Conflict";
     case kHttpGone: return "410 Gone";
     case kHttpTooManyRequests: return "429 Too Many Requests";
     case kHttpGatewayTimeout: return "504 Gateway Timeout";
@@ -85,9 +86,41 @@ struct Exchange {
   std::string path;
   std::chrono::seconds limit{};
   std::chrono::seconds silence{};
-  std::function<bool(std::string_view)> on_body;  ///< of a 200; false ends the request
+  std::function<bool(std::string_view)> on_body;  ///< of a success; false ends the request
   std::stop_token stop;
+  std::string method = "GET";
+  std::string content_type;  ///< empty: there is no body
+  std::string body;
 };
+
+bool is_success(int status) { return status >= 200 && status < 300; }
+
+const char* method_name(WriteMethod method) {
+  switch (method) {
+    case WriteMethod::post: return "POST";
+    case WriteMethod::put: return "PUT";
+    case WriteMethod::patch: return "PATCH";
+  }
+  return "";
+}
+
+const char* content_type(BodyType type) {
+  switch (type) {
+    case BodyType::json: return "application/json";
+    case BodyType::merge_patch: return "application/merge-patch+json";
+    case BodyType::apply: return "application/apply-patch+yaml";  // JSON is YAML too
+  }
+  return "";
+}
+
+/// `path` with the query that names the field manager.
+std::string write_path(const std::string& path, BodyType type) {
+  std::string out = path;
+  out += path.find('?') == std::string::npos ? '?' : '&';
+  out += "fieldManager=ingero";
+  if (type == BodyType::apply) out += "&force=true";
+  return out;
+}
 
 /// Carries out one exchange. cpp-httplib may throw: the caller catches.
 class Request {
@@ -110,18 +143,11 @@ class Request {
     if (!token->empty()) headers.emplace("Authorization", "Bearer " + *token);
     RequestGuard guard(exchange_.limit, exchange_.stop);
     configure(**client, guard);
-    const auto answer = (*client)->Get(
-        credentials_.endpoint().path_prefix + exchange_.path, headers,
-        [this](const httplib::Response& response) {
-          status_ = response.status;
-          return true;
-        },
-        [this](const char* data, std::size_t size) {
-          return take({data, size});
-        });
+    if (!exchange_.content_type.empty()) headers.emplace("Content-Type", exchange_.content_type);
+    const auto answer = (*client)->send(make_request(std::move(headers)));
     if (exchange_.stop.stop_requested()) return problem("stopped", "");
     // Also when the connection broke after the status: a refusal says more than its end.
-    if (status_ != 0 && status_ != 200)
+    if (status_ != 0 && !is_success(status_))
       return fail(make_http_error(exchange_.operation, object(), status_, error_body_));
     if (guard.is_expired()) return problem("it took too long", "");
     if (!answer) return fail_transport(answer.error(), **client);
@@ -133,6 +159,23 @@ class Request {
 
   tl::unexpected<Error> problem(std::string cause, std::string hint) const {
     return fail(Error{exchange_.operation, object(), std::move(cause), std::move(hint), 0});
+  }
+
+  httplib::Request make_request(httplib::Headers headers) {
+    httplib::Request request;
+    request.method = exchange_.method;
+    request.path = credentials_.endpoint().path_prefix + exchange_.path;
+    request.headers = std::move(headers);
+    request.body = exchange_.body;
+    request.response_handler = [this](const httplib::Response& response) {
+      status_ = response.status;
+      return true;
+    };
+    request.content_receiver = [this](const char* data, std::size_t size, std::uint64_t,
+                                      std::uint64_t) {
+      return take({data, size});
+    };
+    return request;
   }
 
   void configure(httplib::ClientImpl& client, RequestGuard& guard) const {
@@ -150,7 +193,7 @@ class Request {
   }
 
   bool take(std::string_view data) {
-    if (status_ == 200) return exchange_.on_body(data);
+    if (is_success(status_)) return exchange_.on_body(data);
     if (error_body_.size() + data.size() > kMaxErrorBytes) return false;
     error_body_.append(data);
     return true;
@@ -181,6 +224,35 @@ Status perform(const Credentials& credentials, const ApiClientOptions& options,
   } catch (const std::exception& error) {
     return fail(Error{exchange.operation, exchange.path, escape_terminal(error.what()), "", 0});
   }
+}
+
+/// The body of a success, of at most the client's limit.
+Result<std::string> fetch(const Credentials& credentials, const ApiClientOptions& options,
+                          Exchange exchange) {
+  std::string body;
+  bool too_long = false;
+  exchange.on_body = [&](std::string_view data) {
+    too_long = body.size() + data.size() > options.max_body_bytes;
+    if (!too_long) body.append(data);
+    return !too_long;
+  };
+  auto done = perform(credentials, options, exchange);
+  if (too_long) {
+    return fail(Error{exchange.operation, exchange.path,
+                      fmt::format("the answer is longer than {} bytes", options.max_body_bytes), "",
+                      0});
+  }
+  if (!done) return fail(done.error());
+  return body;
+}
+
+Result<nlohmann::json> parse_answer(const Result<std::string>& body, const std::string& operation,
+                                    const std::string& path) {
+  if (!body) return fail(body.error());
+  auto parsed = nlohmann::json::parse(*body, nullptr, false);
+  if (parsed.is_discarded())
+    return fail(Error{operation, path, "the answer is not valid JSON", "", 0});
+  return parsed;
 }
 
 }  // namespace
@@ -223,23 +295,26 @@ ApiClient::ApiClient(Credentials credentials, ApiClientOptions options)
 }
 
 Result<std::string> ApiClient::get(const std::string& path, std::stop_token stop) {
-  std::string body;
-  bool too_long = false;
-  Exchange exchange{"GET",   path,           options_.request_limit, options_.read_timeout,
-                    nullptr, std::move(stop)};
-  exchange.on_body = [&](std::string_view data) {
-    too_long = body.size() + data.size() > options_.max_body_bytes;
-    if (!too_long) body.append(data);
-    return !too_long;
-  };
-  auto done = perform(credentials_, options_, exchange);
-  if (too_long) {
-    return fail(Error{"GET", path,
-                      fmt::format("the answer is longer than {} bytes", options_.max_body_bytes),
-                      "", 0});
-  }
-  if (!done) return fail(done.error());
-  return body;
+  return fetch(credentials_, options_,
+               Exchange{"GET", path, options_.request_limit, options_.read_timeout, nullptr,
+                        std::move(stop)});
+}
+
+Result<nlohmann::json> ApiClient::send(WriteMethod method, const std::string& path,
+                                       const nlohmann::json& body, BodyType type,
+                                       std::stop_token stop) {
+  const std::string name = method_name(method);
+  Exchange exchange{name,
+                    write_path(path, type),
+                    options_.request_limit,
+                    options_.read_timeout,
+                    nullptr,
+                    std::move(stop),
+                    name,
+                    content_type(type)};
+  // Names of others may not be valid UTF-8, which dump() would throw at.
+  exchange.body = body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return parse_answer(fetch(credentials_, options_, std::move(exchange)), name, path);
 }
 
 Status ApiClient::watch(const std::string& path, std::chrono::seconds limit,
@@ -262,11 +337,7 @@ Status ApiClient::watch(const std::string& path, std::chrono::seconds limit,
 }
 
 Result<nlohmann::json> ApiClient::get_json(const std::string& path, std::stop_token stop) {
-  auto body = get(path, std::move(stop));
-  if (!body) return fail(body.error());
-  auto parsed = nlohmann::json::parse(*body, nullptr, false);
-  if (parsed.is_discarded()) return fail(Error{"GET", path, "the answer is not valid JSON", "", 0});
-  return parsed;
+  return parse_answer(get(path, std::move(stop)), "GET", path);
 }
 
 }  // namespace ingero::k8s

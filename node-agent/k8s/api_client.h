@@ -9,13 +9,14 @@
 #include "base/result.h"
 #include "k8s/credentials.h"
 #include "k8s/transport.h"
+#include "k8s/writer.h"
 
 namespace ingero::k8s {
 
 struct ApiClientOptions {
   std::chrono::seconds connect_timeout{5};  ///< also per step of the TLS handshake
   std::chrono::seconds read_timeout{15};    ///< longest silence within an answer
-  std::chrono::seconds request_limit{30};   ///< for a whole GET
+  std::chrono::seconds request_limit{30};   ///< for a whole GET or write
   /// Longest silence of a watch. The API server sends a bookmark about every minute.
   std::chrono::seconds watch_silence{150};
   std::size_t max_body_bytes = 64 * 1024 * 1024;
@@ -29,7 +30,7 @@ struct ApiClientOptions {
 /// Errors carry the HTTP status as their code (transport.h) and the message of the server's Status
 /// object, which for 403 names the verb and the resource. A process that has a client ignores
 /// SIGPIPE: OpenSSL writes to connections that the server may have closed.
-class ApiClient final : public Transport {
+class ApiClient final : public Transport, public Writer {
  public:
   explicit ApiClient(Credentials credentials, ApiClientOptions options = {});
 
@@ -39,6 +40,10 @@ class ApiClient final : public Transport {
   Status watch(const std::string& path, std::chrono::seconds limit, const LineSink& on_line,
                std::stop_token stop) override;
 
+  Result<nlohmann::json> send(WriteMethod method, const std::string& path,
+                              const nlohmann::json& body, BodyType type,
+                              std::stop_token stop) override;
+
   /// get(), parsed.
   Result<nlohmann::json> get_json(const std::string& path, std::stop_token stop = {});
 
@@ -47,7 +52,7 @@ class ApiClient final : public Transport {
   const ApiClientOptions options_;
 };
 
-/// The error of an answer that is not 200; `body` is a Status object, or anything.
+/// The error of an answer that is no success; `body` is a Status object, or anything.
 Error make_http_error(std::string operation, std::string object, int status,
                       const std::string& body);
 

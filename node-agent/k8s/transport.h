@@ -34,6 +34,7 @@ inline constexpr int kHttpBadRequest = 400;
 inline constexpr int kHttpUnauthorized = 401;
 inline constexpr int kHttpForbidden = 403;
 inline constexpr int kHttpNotFound = 404;
+inline constexpr int kHttpConflict = 409;
 inline constexpr int kHttpGone = 410;
 inline constexpr int kHttpTooManyRequests = 429;
 inline constexpr int kHttpGatewayTimeout = 504;

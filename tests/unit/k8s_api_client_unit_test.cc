@@ -276,6 +276,60 @@ TEST_F(ApiServerTest, ARefusalCarriesTheStatusAndTheServersReason) {
   EXPECT_THAT(refused.error().hint, HasSubstr("ClusterRole"));
 }
 
+TEST_F(ApiServerTest, AWriteSendsItsBodyAndGivesTheObjectThatTheServerAnswers) {
+  serve(certificate);
+  std::string seen;
+  const auto echo = [&](const httplib::Request& request, httplib::Response& response) {
+    seen = request.method + " " + request.target + " " + request.get_header_value("Content-Type") +
+           " " + request.get_header_value("Authorization") + " " + request.body;
+    response.status = request.method == "POST" ? 201 : 200;
+    response.set_content(R"({"metadata":{"resourceVersion":"8"}})", "application/json");
+  };
+  server->Post("/o", echo);
+  server->Put("/o", echo);
+  server->Patch("/o", echo);
+  ApiClient client(credentials(trust(authority)));
+  const nlohmann::json body{{"a", 1}};
+  const auto send = [&](WriteMethod method, const std::string& path, BodyType type) {
+    const auto answer = client.send(method, path, body, type, {});
+    EXPECT_TRUE(answer) << answer.error().message();
+    EXPECT_EQ(text_at(answer.value_or(nlohmann::json()), {"metadata", "resourceVersion"}), "8");
+    return seen;
+  };
+  EXPECT_EQ(send(WriteMethod::post, "/o", BodyType::json),
+            R"(POST /o?fieldManager=ingero application/json Bearer first {"a":1})");
+  EXPECT_EQ(send(WriteMethod::put, "/o?x=1", BodyType::json),
+            R"(PUT /o?x=1&fieldManager=ingero application/json Bearer first {"a":1})");
+  EXPECT_EQ(send(WriteMethod::patch, "/o", BodyType::merge_patch),
+            "PATCH /o?fieldManager=ingero application/merge-patch+json Bearer first {\"a\":1}");
+  EXPECT_EQ(send(WriteMethod::patch, "/o", BodyType::apply),
+            "PATCH /o?fieldManager=ingero&force=true application/apply-patch+yaml Bearer first "
+            "{\"a\":1}");
+  EXPECT_TRUE(client.send(WriteMethod::post, "/o", {{"bad", "\xff"}}, BodyType::json, {}));
+  EXPECT_THAT(seen, HasSubstr("\xEF\xBF\xBD"));
+}
+
+TEST_F(ApiServerTest, AWriteThatIsRefusedCarriesTheStatusAndTheServersReason) {
+  serve(certificate);
+  server->Put("/held", [](const httplib::Request&, httplib::Response& response) {
+    response.status = 409;
+    response.set_content(R"({"kind":"Status","message":"the object has been modified"})",
+                         "text/json");
+  });
+  server->Put("/odd", [](const httplib::Request&, httplib::Response& response) {
+    response.set_content("no JSON", "text/plain");
+  });
+  ApiClient client(credentials(trust(authority)));
+  const auto held = client.send(WriteMethod::put, "/held", {}, BodyType::json, {});
+  ASSERT_FALSE(held);
+  EXPECT_EQ(held.error().code, kHttpConflict);
+  EXPECT_EQ(held.error().operation, "PUT");
+  EXPECT_EQ(held.error().cause, "409 Conflict: the object has been modified");
+  EXPECT_THAT(client.send(WriteMethod::put, "/odd", {}, BodyType::json, {}).error().cause,
+              HasSubstr("not valid JSON"));
+  EXPECT_EQ(client.send(WriteMethod::post, "/none", {}, BodyType::json, {}).error().code, 404);
+}
+
 TEST_F(ApiServerTest, AWatchDeliversWholeLinesAndEndsWithTheServer) {
   serve(certificate);
   ApiClient client(credentials(trust(authority)));
