@@ -63,9 +63,15 @@ class Workload:
         wait_until(lambda: os.path.exists(self.path("ready")), self._say_why("ready"), seconds)
         return self.pid()
 
+    def container_id(self):
+        """As cgroups name it; the pod's status tells it some time after the start."""
+        text = wait_until(lambda: (self.status() or {}).get("containerID"),
+                          self._say_why("container id"))
+        return text.rpartition("/")[2]
+
     def pid(self):
         """Of the workload's first process, as the host sees it; the cgroup names the container."""
-        container_id = self.status()["containerID"].rpartition("/")[2]
+        container_id = self.container_id()
         found = []
         for path in glob.glob("/proc/[0-9]*/cgroup"):
             try:
