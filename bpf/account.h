@@ -120,9 +120,9 @@ SHARED_FUNCTION int count_error(struct call_key *call, s32 code)
 }
 
 static __always_inline void call_key_of(struct call_key *key, const struct thread_state *thread,
-					const struct call_frame *frame, struct task_struct *task)
+					const struct call_frame *frame)
 {
-	key->cgroup_id = task_cgroup_id(task);
+	key->cgroup_id = thread->cgroup_id;
 	key->process_start_ns = thread->process_start_ns;
 	key->tgid = thread->tgid;
 	key->function = API_COOKIE_ID(frame->cookie);
@@ -132,13 +132,12 @@ static __always_inline void call_key_of(struct call_key *key, const struct threa
 /* A call that left without returning: counted as a call, its result and size are not known. */
 SHARED_FUNCTION int account_unfinished(struct thread_state *thread)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
 	struct call_key key = {};
 	struct call_stats *stats;
 
-	if (!thread)
+	if (!thread || thread->frame.muted)
 		return 0;
-	call_key_of(&key, thread, &thread->frame, task);
+	call_key_of(&key, thread, &thread->frame);
 	stats = stats_of(&key);
 	if (stats) {
 		add_to(&stats->calls, 1);
@@ -149,7 +148,8 @@ SHARED_FUNCTION int account_unfinished(struct thread_state *thread)
 }
 
 /* Adds a finished call. `bytes` is what the call moved if it succeeded. */
-static __always_inline struct call_stats *account_call(struct call_key *key, u64 duration,
+static __always_inline struct call_stats *account_call(const struct thread_state *thread,
+						       struct call_key *key, u64 duration,
 						       u64 bytes, s32 result, int failed)
 {
 	struct call_stats *stats = stats_of(key);
@@ -159,6 +159,8 @@ static __always_inline struct call_stats *account_call(struct call_key *key, u64
 	add_to(&stats->calls, 1);
 	add_to(&stats->duration_ns, duration);
 	add_to(&stats->durations[duration_bucket(duration) & (DURATION_BUCKETS - 1)], 1);
+	if (thread->policy.slow_call_ns && duration > thread->policy.slow_call_ns)
+		add_to(&stats->slow, 1);
 	if (failed) {
 		add_to(&stats->errors, 1);
 		count_error(key, result);

@@ -225,7 +225,7 @@ static __always_inline int cuda_copy_enter(user_regs_t *regs, u64 cookie)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct thread_state *thread = thread_at_entry(task);
-	struct call_frame *frame = thread ? frame_open(regs, thread, cookie) : NULL;
+	struct call_frame *frame = thread ? frame_open(regs, thread, cookie, FRAME_IF_COUNTED) : NULL;
 	u32 layout = API_COOKIE_LAYOUT(cookie);
 
 	if (!frame)
@@ -260,12 +260,12 @@ static __always_inline void cuda_copy_exit(user_regs_t *regs)
 	s32 result;
 	int failed;
 
-	if (!frame)
+	if (!frame || frame->muted)
 		return;
 	result = (s32)USER_RESULT(regs);
 	failed = result != 0 && result != CUDA_ERROR_NOT_READY;
-	call_key_of(&key, thread, frame, task);
-	stats = account_call(&key, now - frame->start_ns, frame->size, result, failed);
+	call_key_of(&key, thread, frame);
+	stats = account_call(thread, &key, now - frame->start_ns, frame->size, result, failed);
 	if (stats && !failed)
 		add_to(&stats->sizes[size_bucket(frame->size)], 1);
 	if (settings.stream_calls) {

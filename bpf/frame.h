@@ -50,12 +50,52 @@ static __always_inline int is_nested_in(user_regs_t *regs, const struct call_fra
 	       way_back == frame->return_address && is_known_to_call(frame->cookie, cookie);
 }
 
-/* Opens the frame of an outermost call; NULL: nested, or not to be counted. */
+SHARED_FUNCTION int thread_policy_copy(struct thread_state *thread, u64 cgroup_id)
+{
+	struct cgroup_policy *policy;
+
+	if (!thread)
+		return 0;
+	/* Before the look-up: a change between the two is seen at the next call. */
+	thread->policy_generation = settings.policy_generation;
+	thread->cgroup_id = cgroup_id;
+	policy = bpf_map_lookup_elem(&policies, &cgroup_id);
+	if (policy) {
+		thread->policy = *policy;
+		return 0;
+	}
+	thread->policy.nccl_functions = settings.unclassified.nccl_functions;
+	thread->policy.slow_call_ns = settings.unclassified.slow_call_ns;
+	thread->policy.cuda = settings.unclassified.cuda;
+	return 0;
+}
+
+/* Whether the policy of the thread's cgroup counts this function. */
+static __always_inline int policy_counts(struct thread_state *thread, u64 cookie)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	u64 cgroup_id = task_cgroup_id(task);
+	u32 function = API_COOKIE_ID(cookie);
+
+	if (thread->policy_generation != settings.policy_generation ||
+	    thread->cgroup_id != cgroup_id)
+		thread_policy_copy(thread, cgroup_id);
+	if (function >= FIRST_RUNTIME_FUNCTION)
+		return thread->policy.cuda;
+	return (thread->policy.nccl_functions >> (function & 63)) & 1;
+}
+
+#define FRAME_IF_COUNTED 0
+#define FRAME_ALWAYS 1 /* what the call does is followed even where nothing counts */
+
+/* Opens the frame of an outermost call; NULL: nested, or not to be counted. Where only other functions
+ * count, the frame is opened muted, so that the calls inside it are not taken for the user's. */
 static __always_inline struct call_frame *frame_open(user_regs_t *regs, struct thread_state *thread,
-						     u64 cookie)
+						     u64 cookie, int when)
 {
 	struct call_frame *frame = &thread->frame;
 	u64 sp = USER_SP(regs);
+	int counts;
 
 	if (!thread->traced)
 		return NULL;
@@ -65,6 +105,13 @@ static __always_inline struct call_frame *frame_open(user_regs_t *regs, struct t
 		if (!settings.entry_only) /* there every call was counted when it began */
 			account_unfinished(thread);
 	}
+	counts = policy_counts(thread, cookie);
+	if (!counts && when == FRAME_IF_COUNTED && !thread->policy.cuda &&
+	    !thread->policy.nccl_functions) {
+		frame->sp = 0;
+		return NULL;
+	}
+	frame->muted = !counts;
 	frame->sp = sp;
 	frame->cookie = cookie;
 	frame->direction = 0;
@@ -135,9 +182,12 @@ static __always_inline void send_call(struct task_struct *task, struct call_key 
 				      struct comm_info *comm, u64 duration, u64 bytes, s32 result,
 				      int failed)
 {
-	struct call_event *event = bpf_ringbuf_reserve(&call_events, sizeof(*event), 0);
+	struct call_event *event;
 	u64 flags;
 
+	if (frame->muted)
+		return;
+	event = bpf_ringbuf_reserve(&call_events, sizeof(*event), 0);
 	if (!event) {
 		count_loss(LOSS_CALL_RING_FULL);
 		return;

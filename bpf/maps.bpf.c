@@ -11,6 +11,7 @@ struct pending_map pending SEC(".maps");
 struct streams_map streams SEC(".maps");
 struct layouts_map layouts SEC(".maps");
 struct traced_tgids_map traced_tgids SEC(".maps");
+struct policies_map policies SEC(".maps");
 struct known_files_map known_files SEC(".maps");
 struct losses_map losses SEC(".maps");
 struct threads_map threads SEC(".maps");

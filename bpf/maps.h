@@ -28,7 +28,8 @@ struct call_frame {
 	s32 peer;
 	u16 direction;
 	u8 datatype;
-	u8 pad[5];
+	u8 muted; /* the policy leaves this call out: only its effects on others are followed */
+	u8 pad[4];
 	char name[COMM_NAME_SIZE];
 };
 
@@ -39,9 +40,11 @@ struct thread_state {
 	u32 traced;
 	u32 group_depth;
 	u32 pending_comms; /* made in the open group, to be read at its end */
-	u32 pad;
+	u32 policy_generation; /* of the copy below */
 	u64 unique_id_sp; /* ncclGetUniqueId called inside ncclCommInitAll */
 	u64 unique_id_out;
+	u64 cgroup_id; /* at the last outermost call's entry; 0: none yet */
+	struct cgroup_policy policy; /* copy of what holds for that cgroup */
 	struct call_frame frame;
 };
 
@@ -153,6 +156,15 @@ struct traced_tgids_map {
 	__type(value, u8);
 };
 extern struct traced_tgids_map traced_tgids SEC(".maps");
+
+/* What holds for a cgroup; those that are missing are not classified yet. */
+struct policies_map {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, u64); /* cgroup id */
+	__type(value, struct cgroup_policy);
+};
+extern struct policies_map policies SEC(".maps");
 
 /* Files that the agent has looked at and found to be of no interest: the iterator leaves them out. */
 struct known_files_map {

@@ -32,7 +32,7 @@ static __always_inline int nccl_collective_enter(user_regs_t *regs, u64 cookie)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct thread_state *thread = thread_at_entry(task);
-	struct call_frame *frame = thread ? frame_open(regs, thread, cookie) : NULL;
+	struct call_frame *frame = thread ? frame_open(regs, thread, cookie, FRAME_IF_COUNTED) : NULL;
 
 	if (!frame)
 		return FRAME_SKIPPED;
@@ -146,22 +146,24 @@ static __always_inline void nccl_collective_exit(user_regs_t *regs)
 		return;
 	result = (s32)USER_RESULT(regs);
 	failed = result != 0 && result != NCCL_IN_PROGRESS;
-	call_key_of(&key, thread, frame, task);
+	call_key_of(&key, thread, frame);
 	comm_key_of(&comm_key, thread, frame->comm);
 	comm = bpf_map_lookup_elem(&comms, &comm_key);
 	if (!comm && !failed)
 		comm = comm_unknown(thread, &comm_key, frame->cookie);
 	bytes = message_size(frame, comm);
-	account_call(&key, now - frame->start_ns, bytes, result, failed);
+	if (!frame->muted)
+		account_call(thread, &key, now - frame->start_ns, bytes, result, failed);
 	if (!failed) {
-		if (!bytes && frame->size)
+		if (!bytes && frame->size && !frame->muted)
 			keep_unscaled(&key, &comm_key, frame->size);
 		function = key.function;
 		if (comm && function != FUNCTION_SEND && function != FUNCTION_RECV) {
 			comm->last_enqueue_ns = now;
 			add_to(&comm->collectives, 1);
 		}
-		mark_stream(thread, frame, &key);
+		if (!frame->muted)
+			mark_stream(thread, frame, &key);
 	}
 	if (settings.stream_calls)
 		send_call(task, &key, thread, frame, comm, now - frame->start_ns,
@@ -175,7 +177,7 @@ static __always_inline int cuda_stream_sync_enter(user_regs_t *regs, u64 cookie)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct thread_state *thread = thread_at_entry(task);
-	struct call_frame *frame = thread ? frame_open(regs, thread, cookie) : NULL;
+	struct call_frame *frame = thread ? frame_open(regs, thread, cookie, FRAME_IF_COUNTED) : NULL;
 
 	if (!frame)
 		return FRAME_SKIPPED;
@@ -221,8 +223,9 @@ static __always_inline void cuda_stream_sync_exit(user_regs_t *regs)
 		return;
 	result = (s32)USER_RESULT(regs);
 	failed = result != 0 && result != CUDA_ERROR_NOT_READY;
-	call_key_of(&key, thread, frame, task);
-	account_call(&key, now - frame->start_ns, 0, result, failed);
+	call_key_of(&key, thread, frame);
+	if (!frame->muted)
+		account_call(thread, &key, now - frame->start_ns, 0, result, failed);
 	if (result == 0)
 		count_barrier(thread, frame->stream);
 	if (settings.stream_calls)

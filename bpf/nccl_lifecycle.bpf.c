@@ -224,7 +224,7 @@ static __always_inline int nccl_lifecycle_enter(user_regs_t *regs, u64 cookie)
 		thread->unique_id_out = call_arg(regs, 1);
 		return FRAME_ENTERED;
 	}
-	frame = frame_open(regs, thread, cookie);
+	frame = frame_open(regs, thread, cookie, FRAME_ALWAYS);
 	if (!frame)
 		return FRAME_SKIPPED;
 	frame->count = 0;
@@ -326,8 +326,9 @@ static __always_inline void nccl_lifecycle_exit(user_regs_t *regs)
 	if (!frame)
 		return;
 	failed = result != 0 && result != NCCL_IN_PROGRESS;
-	call_key_of(&key, thread, frame, task);
-	account_call(&key, now - frame->start_ns, 0, result, failed);
+	call_key_of(&key, thread, frame);
+	if (!frame->muted)
+		account_call(thread, &key, now - frame->start_ns, 0, result, failed);
 	lifecycle_effects(thread, frame, key.function, failed);
 	if (!settings.stream_calls)
 		return;

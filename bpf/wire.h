@@ -38,10 +38,11 @@ struct call_stats {
 	__u64 duration_ns; /* sum over calls whose return was seen */
 	__u64 unfinished; /* calls left without returning (longjmp, missed return) */
 	__u64 barriers; /* collectives followed by a host synchronize of their stream */
+	__u64 slow; /* calls that took longer than their policy's threshold */
 	__u64 sizes[SIZE_BUCKETS];
 	__u64 durations[DURATION_BUCKETS];
 };
-WIRE_ASSERT(sizeof(struct call_stats) == 8 * (6 + SIZE_BUCKETS + DURATION_BUCKETS));
+WIRE_ASSERT(sizeof(struct call_stats) == 8 * (7 + SIZE_BUCKETS + DURATION_BUCKETS));
 
 struct error_key {
 	struct call_key call;
@@ -121,12 +122,26 @@ struct comm_layout {
 
 enum cgroup_source { CGROUP_V2 = 0, CGROUP_V1_MEMORY = 1, CGROUP_V1_PIDS = 2 };
 
+/* Which calls of a cgroup count. */
+struct cgroup_policy {
+	__u64 nccl_functions; /* bit n: the function with id n in api_functions.h counts */
+	__u64 slow_call_ns; /* calls that take longer are counted as slow; 0: none are */
+	__u32 cuda; /* copies and synchronizes count */
+	__u32 pad;
+};
+WIRE_ASSERT(sizeof(struct cgroup_policy) == 24);
+
 struct agent_settings {
 	__u32 cgroup_source;
 	__u32 stream_calls; /* send every call to the ring buffer */
 	__u32 only_listed_processes; /* count only processes in traced_tgids */
 	__u32 entry_only; /* no return probes: calls are counted, results are not known */
+	/* Raised after each change of `unclassified` or of the map `policies`: threads keep a copy. */
+	__u32 policy_generation;
+	__u32 pad;
+	struct cgroup_policy unclassified; /* for cgroups that are not in `policies` */
 };
+WIRE_ASSERT(sizeof(struct agent_settings) == 24 + 24);
 
 /* ---- losses: one counter each ------------------------------------------------------------------ */
 

@@ -93,6 +93,18 @@ Status Agent::load() {
       ProbeChoice{options_.config.probes.nccl, options_.config.probes.cuda});
   collector_ = std::make_unique<collect::CallCollector>(bpf_->handles(), clock_);
   collector_->set_resolver(layouts_.get());
+  workloads_ = std::make_unique<Workloads>(
+      [this] {
+        model::Snapshot counts;
+        const std::lock_guard lock(collector_mutex_);
+        collector_->read(counts);
+        return counts;
+      },
+      [this](const auto& changes) { write_policies(changes); });
+  if (options_.in_cluster)
+    workloads_->set_cluster(std::make_shared<ClusterView>(
+        ClusterView{std::make_shared<const k8s::PodSnapshot>(), false, nullptr, nullptr}));
+  configure_workloads();
   watch_mappings();
   return open_rings();
 }
@@ -105,8 +117,6 @@ void Agent::watch_mappings() {
     watch_text_ = "mmap events";
     return;
   }
-  options_.config.scan_interval =
-      std::min<std::chrono::nanoseconds>(options_.config.scan_interval, 1s);
   watch_text_ = "a scan every second: " + watcher.error().message();
   spdlog::warn("new mappings are noticed by {}", watch_text_);
 }
@@ -139,7 +149,7 @@ void Agent::start() {
   }
   lifecycle_descriptor_.assign(::dup(lifecycle_->descriptor()));
   await_readable(lifecycle_descriptor_, &Agent::on_lifecycle);
-  every(scan_timer_, options_.config.scan_interval, &Agent::scan_host);
+  every(scan_timer_, scan_interval(), &Agent::scan_host);
   every(housekeeping_timer_, 1s, &Agent::housekeeping);
   if (calls_) every(calls_timer_, 5ms, &Agent::drain_calls);
 }
@@ -236,11 +246,14 @@ void Agent::scan_process(std::uint32_t pid, std::uint64_t noticed_ns, int attemp
 }
 
 void Agent::learn_containers(const std::vector<model::Process>& processes) {
+  bool news = false;
   for (const model::Process& process : processes) {
     collector_->watch_process(process.key);
-    if (resolver_.snapshot()->find(process.cgroup) == nullptr)
-      static_cast<void>(resolver_.learn_from_process(process.cgroup, process.key.tgid));
+    if (resolver_.snapshot()->find(process.cgroup) != nullptr) continue;
+    static_cast<void>(resolver_.learn_from_process(process.cgroup, process.key.tgid));
+    news = true;
   }
+  if (news) refresh_workloads();
 }
 
 // ---- collect ---------------------------------------------------------------------------------------
@@ -257,10 +270,11 @@ void Agent::on_lifecycle_event(const event_header& header, std::size_t size) {
   switch (header.kind) {
     case EVENT_PROCESS_SEEN:
       if (const auto* event = collect::event_as<process_event>(header, size)) {
-        if (resolver_.snapshot()->find(cgroup) == nullptr &&
-            !resolver_.learn_from_process(cgroup, header.tgid))
+        if (resolver_.snapshot()->find(cgroup) != nullptr) break;
+        if (!resolver_.learn_from_process(cgroup, header.tgid))
           static_cast<void>(resolver_.learn_from_names(
               cgroup, event->cgroup_names[0], event->cgroup_names[1], event->cgroup_names[2]));
+        refresh_workloads();
       }
       break;
     case EVENT_PROCESS_EXIT: {
@@ -301,6 +315,7 @@ void Agent::housekeeping() {
     for (const model::CallSeries& series : current->calls) used.push_back(series.cgroup);
     resolver_.retain(used);
   }
+  refresh_workloads();
   const std::lock_guard lock(collector_mutex_);
   if (collector_->ended_waiting() != 0) free_ended();
 }
@@ -338,13 +353,17 @@ void Agent::attribute(model::Snapshot& snapshot) {
   for (const model::CallSeries& series : snapshot.calls) {
     if (table->find(series.cgroup) == nullptr) missing.push_back(series.cgroup);
   }
-  if (!missing.empty()) resolver_.resolve_missing(missing);
+  if (!missing.empty()) {
+    resolver_.resolve_missing(missing);
+    refresh_workloads();
+  }
   const auto now = resolver_.snapshot();
   std::uint64_t unknown = 0;
   for (const model::CallSeries& series : snapshot.calls) {
     if (now->find(series.cgroup) == nullptr) unknown += series.totals.calls;
   }
   snapshot.unattributed_calls["unknown_cgroup"] = unknown;
+  workloads_->filter(snapshot, system_clock_source().monotonic_ns());
   if (options_.only_cgroup.empty()) return;
   std::erase_if(snapshot.calls, [&](const auto& row) { return !is_selected(row.cgroup); });
   std::erase_if(snapshot.errors, [&](const auto& row) { return !is_selected(row.cgroup); });
@@ -352,10 +371,78 @@ void Agent::attribute(model::Snapshot& snapshot) {
   std::erase_if(snapshot.processes, [&](const auto& row) { return !is_selected(row.cgroup); });
 }
 
-std::string Agent::label_of(model::CgroupId cgroup) const {
+// ---- policy --------------------------------------------------------------------------------------
+
+exporting::Workload Agent::workload_of(model::CgroupId cgroup) const {
+  exporting::Workload workload = workloads_->workload_of(cgroup);
+  if (!workload.container.empty()) return workload;
   const auto table = resolver_.snapshot();
-  const attribute::ContainerInfo* info = table->find(cgroup);
-  return info == nullptr ? "" : info->label;
+  if (const attribute::ContainerInfo* info = table->find(cgroup)) workload.container = info->label;
+  return workload;
+}
+
+std::vector<CoveredContainer> Agent::containers() const { return workloads_->containers(); }
+
+void Agent::set_cluster(std::shared_ptr<const ClusterView> view) {
+  workloads_->set_cluster(std::move(view));
+  refresh_workloads();
+}
+
+std::chrono::nanoseconds Agent::scan_interval() const {
+  const std::chrono::nanoseconds wanted = options_.config.scan_interval;
+  return watcher_ ? wanted : std::min<std::chrono::nanoseconds>(wanted, 1s);
+}
+
+void Agent::apply_config(const config::Config& config) {
+  const bool rescan = config.scan_interval != options_.config.scan_interval;
+  const ProbeChoice probes{config.probes.nccl, config.probes.cuda};
+  options_.config = config;
+  configure_workloads();
+  refresh_workloads();
+  registry_->set_choice(probes);
+  scan_host();
+  if (rescan) every(scan_timer_, scan_interval(), &Agent::scan_host);
+}
+
+void Agent::configure_workloads() {
+  const config::Config& config = options_.config;
+  workloads_->set_settings({config.series_retention, config.pod_labels});
+  const policy::PolicySet none({}, {}, policy_defaults(config));
+  const policy::Decision fallback = none.decide_unmatched();
+  workloads_->set_fallback(fallback);
+  // In a cluster a container counts until it is known which policies match it.
+  bpf_->set_unclassified(kernel_policy(
+      options_.in_cluster
+          ? policy::PolicySet({}, {}, trace_all(policy_defaults(config))).decide_unmatched()
+          : fallback));
+}
+
+/// Thread safe.
+void Agent::refresh_workloads() {
+  const auto ended =
+      workloads_->refresh(*resolver_.snapshot(), system_clock_source().monotonic_ns());
+  if (ended.empty()) return;
+  const std::lock_guard lock(collector_mutex_);
+  collector_->forget({ended.begin(), ended.end()});
+}
+
+void Agent::write_policies(
+    const std::vector<std::pair<model::CgroupId, std::optional<policy::Decision>>>& changes) {
+  const int map = bpf_->handles().policies;
+  for (const auto& [cgroup, decision] : changes) {
+    const std::uint64_t key = to_number(cgroup);
+    if (!decision) {
+      bpf_map_delete_elem(map, &key);
+      continue;
+    }
+    const cgroup_policy value = kernel_policy(*decision);
+    if (bpf_map_update_elem(map, &key, &value, BPF_ANY) != 0) {
+      log_limited(log_limiter_, LogLevel::warn, "policies_map",
+                  fmt::format("policy of cgroup {}: {}; it is counted and left out of the metrics",
+                              key, std::strerror(errno)));
+    }
+  }
+  bpf_->policies_changed();
 }
 
 bool Agent::is_selected(model::CgroupId cgroup) const {

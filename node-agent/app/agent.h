@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -13,6 +14,7 @@
 #include <unordered_set>
 
 #include "app/library_registry.h"
+#include "app/workloads.h"
 #include "attach/bpf_object.h"
 #include "attach/library_probes.h"
 #include "attribute/cgroup_hierarchy.h"
@@ -30,6 +32,8 @@ namespace ingero::app {
 struct AgentOptions {
   config::Config config;
   std::optional<std::uint32_t> only_pid;
+  /// set_cluster() will tell what the cluster says; nothing is decided before.
+  bool in_cluster = false;
   std::string only_cgroup;  ///< path, or the beginning of a container id; empty: all
   /// Gets every call, on the agent's thread; no handler, no stream. Returns whether it can take another one
   /// now: if not, calls wait in the ring, which counts what finds it full.
@@ -49,8 +53,19 @@ class Agent {
   /// The state of now. From any thread.
   std::shared_ptr<const model::Snapshot> snapshot();
 
-  /// What the `container` label says of a cgroup; empty: unknown. From any thread.
-  std::string label_of(model::CgroupId cgroup) const;
+  /// The labels of a cgroup's series. From any thread.
+  exporting::Workload workload_of(model::CgroupId cgroup) const;
+
+  /// What the cluster says now; decides anew. From any thread.
+  void set_cluster(std::shared_ptr<const ClusterView> view);
+
+  /// Takes the live settings over. On the io_context's thread.
+  void apply_config(const config::Config& config);
+
+  /// Containers of this node that use a GPU library. From any thread.
+  std::vector<CoveredContainer> containers() const;
+
+  const attribute::CgroupMount& cgroup_mount() const { return resolver_.mount(); }
 
   const Clock& clock() const { return clock_; }
   model::AttachMethod method() const { return method_; }
@@ -86,6 +101,11 @@ class Agent {
   void free_ended();
   void find_missed_exits();
   void attribute(model::Snapshot& snapshot);
+  void configure_workloads();
+  void refresh_workloads();
+  void write_policies(
+      const std::vector<std::pair<model::CgroupId, std::optional<policy::Decision>>>& changes);
+  std::chrono::nanoseconds scan_interval() const;
   bool is_selected(model::CgroupId cgroup) const;
 
   boost::asio::io_context& io_;
@@ -102,6 +122,8 @@ class Agent {
   std::unique_ptr<LibraryRegistry> registry_;
   std::mutex collector_mutex_;
   std::unique_ptr<collect::CallCollector> collector_;
+  std::unique_ptr<Workloads> workloads_;
+  RateLimiter log_limiter_{std::chrono::minutes(1)};
   std::unique_ptr<collect::EventReader> lifecycle_;
   std::unique_ptr<collect::EventReader> calls_;
   std::optional<discover::MappingWatcher> watcher_;

@@ -65,6 +65,20 @@ discover::OpenPreference open_preference(config::OpenMethod method) {
   return discover::OpenPreference::kAutomatic;
 }
 
+policy::AgentDefaults policy_defaults(const config::Config& config) {
+  return {config.default_action == config::DefaultAction::trace, config.probes.nccl,
+          config.probes.cuda, static_cast<std::uint64_t>(config.slow_call_threshold.count())};
+}
+
+policy::AgentDefaults trace_all(policy::AgentDefaults defaults) {
+  defaults.trace_unmatched = true;
+  return defaults;
+}
+
+cgroup_policy kernel_policy(const policy::Decision& decision) {
+  return {decision.functions.nccl, decision.slow_call_ns, decision.functions.cuda ? 1U : 0U, 0};
+}
+
 Result<AttachMethod> choose_method(const std::vector<attach::MethodTrial>& trials,
                                    config::AttachMethod wanted) {
   std::set<std::string> details;  // most often the same for each method

@@ -91,7 +91,10 @@ void LibraryRegistry::attach_one(discover::FoundLibrary& found, std::uint64_t no
   entry.library = describe(found);
   attach::LibraryTarget target{found.file, 0, {}};
   for (const discover::ProbePoint& point : found.image.points) {
-    if (!is_wanted(*point.function, choice_)) continue;
+    if (!is_wanted(*point.function, choice_)) {
+      entry.left_out = true;
+      continue;
+    }
     target.points.push_back({point.function, point.file_offset});
     entry.library.probes.push_back(
         {std::string(point.function->symbol), point.file_offset, point.moved});
@@ -129,6 +132,22 @@ void LibraryRegistry::attach_one(discover::FoundLibrary& found, std::uint64_t no
                   found.pid);
   }
   libraries_.insert_or_assign(found.file, std::move(entry));
+}
+
+void LibraryRegistry::set_choice(ProbeChoice choice) {
+  const std::lock_guard lock(mutex_);
+  const bool more = (choice.nccl && !choice_.nccl) || (choice.cuda && !choice_.cuda);
+  choice_ = choice;
+  if (!more) return;
+  for (auto it = libraries_.begin(); it != libraries_.end();) {
+    if (!it->second.left_out) {
+      ++it;
+      continue;
+    }
+    probes_.detach(it->first);
+    finder_.forget(it->first);
+    it = libraries_.erase(it);
+  }
 }
 
 void LibraryRegistry::add_refusals(const std::vector<model::Refusal>& refusals) {

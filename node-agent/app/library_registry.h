@@ -18,6 +18,7 @@ namespace ingero::app {
 struct ProbeChoice {
   bool nccl = true;
   bool cuda = true;
+  bool operator==(const ProbeChoice&) const = default;
 };
 
 /// What is mapped where, and what is attached: brings the held probes in line with what the scans
@@ -37,6 +38,10 @@ class LibraryRegistry {
   void process_scan(std::uint32_t pid, discover::ScanResult result, std::uint64_t noticed_ns);
   void process_ended(const model::ProcessKey& process);
 
+  /// From now on these are wanted. Probes that are no longer wanted stay, since the kernel side does not
+  /// count them; libraries that lack a probe are attached anew by the next scan of the host.
+  void set_choice(ProbeChoice choice);
+
   /// Removes probes of files that nobody has mapped for `grace`.
   void detach_unused(std::chrono::nanoseconds grace);
 
@@ -53,6 +58,7 @@ class LibraryRegistry {
     model::Library library;
     std::uint32_t index = 0;
     std::size_t mappers = 0;
+    bool left_out = false;  ///< a function of it was not wanted
     Clock::time_point unused_since;
   };
 

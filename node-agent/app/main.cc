@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <signal.h>
-
 #include <malloc.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <cstdio>
 #include <iostream>
 
@@ -26,6 +27,8 @@ struct Flags {
   bool nccl = false, cuda = false, print = false, json = false;
   std::string prometheus, format, cgroup, duration, config_file, log_level, attach_method,
       open_method;
+  std::string kubernetes = "auto";
+  KubernetesOptions cluster;
   std::uint32_t pid = 0;
   std::vector<std::string> tallies;
 };
@@ -63,6 +66,27 @@ void add_trace_flags(CLI::App& command, Flags& flags) {
       "when it differs");
 }
 
+void add_agent_flags(CLI::App& command, Flags& flags) {
+  command
+      .add_option("--kubernetes", flags.kubernetes,
+                  "auto (default): where a service account or --kubeconfig is; on; off")
+      ->check(CLI::IsMember({"auto", "on", "off"}));
+  command.add_option("--kubeconfig", flags.cluster.kubeconfig,
+                     "reach the API server as this file says, not by the pod's service account");
+  command.add_option("--context", flags.cluster.context, "of the kubeconfig");
+  command.add_option("--node-name", flags.cluster.node, "name of this Kubernetes node")
+      ->envname("NODE_NAME");
+  command.add_option("--pod-name", flags.cluster.pod, "name of the agent's own pod")
+      ->envname("POD_NAME");
+  command
+      .add_option("--namespace", flags.cluster.k8s_namespace, "namespace of the agent's own pod")
+      ->envname("POD_NAMESPACE");
+  command.add_option("--config-map", flags.cluster.config_map,
+                     "watch the settings in this ConfigMap ([NAMESPACE/]NAME, key config.yaml)");
+  command.add_option("--lease", flags.cluster.lease,
+                     "take part in the election of the agent that writes the status of policies");
+}
+
 /// The configuration's text form of the flags that override it.
 std::string overrides(const Flags& flags) {
   std::string yaml;
@@ -95,8 +119,23 @@ Status parse_tallies(const Flags& flags, TraceOptions& options) {
   return {};
 }
 
+/// Whether the agent talks to an API server, and under which name it finds its node there.
+Status choose_cluster(const Flags& flags, KubernetesOptions& options) {
+  options = flags.cluster;
+  const bool in_pod = ::getenv("KUBERNETES_SERVICE_HOST") != nullptr;
+  options.enabled = flags.kubernetes == "on" ||
+                    (flags.kubernetes == "auto" && (in_pod || !options.kubeconfig.empty()));
+  if (!options.enabled || !options.node.empty()) return {};
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return fail_errno("read host name", "");
+  options.node = name.data();
+  return {};
+}
+
 Result<TraceOptions> trace_options(const Flags& flags) {
   TraceOptions options;
+  options.config_file = flags.config_file;
+  options.overrides = [flags](config::Config& config) { return apply_overrides(flags, config); };
   if (!flags.config_file.empty()) {
     auto config = config::load_config(flags.config_file);
     if (!config) return fail(config.error());
@@ -129,7 +168,10 @@ int trace(const Flags& flags, bool as_agent) {
   if (!options) return say(name, options.error());
   if (as_agent) {
     options->show_table = false;
+    options->follow_listen_address = !options->serve;
     if (!options->serve) options->serve = options->config.listen_address;
+    if (auto status = choose_cluster(flags, options->kubernetes); !status)
+      return say(name, status.error());
   }
   setup_log(options->config.log_level, options->config.log_format);
   const auto status = run_trace(std::move(*options));
@@ -186,6 +228,7 @@ int run(int argc, char** argv) {
   CLI::App* agent_command =
       app.add_subcommand("agent", "serve metrics without a table, as in a DaemonSet");
   add_run_flags(*agent_command, flags);
+  add_agent_flags(*agent_command, flags);
   CLI::App* check_command =
       app.add_subcommand("check", "tell what works on this host and what is missing");
   check_command->add_flag("--json", check_json, "for programs");

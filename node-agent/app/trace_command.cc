@@ -5,6 +5,8 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <boost/asio/post.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <fstream>
@@ -12,6 +14,11 @@
 #include <sstream>
 
 #include "app/agent.h"
+#include "app/choices.h"
+#include "app/cluster.h"
+#include "app/cluster_state.h"
+#include "app/live_config.h"
+#include "app/settings_source.h"
 #include "app/trace_options.h"
 #include "app/version.h"
 #include "cli/call_line.h"
@@ -34,9 +41,16 @@ constexpr auto kWindowInterval = 10s;
 constexpr std::size_t kFlushBytes = 64 << 10;
 constexpr std::size_t kMaxLabels = 8192;
 
+/// One word for the terminal.
+std::string display_name(const exporting::Workload& workload) {
+  if (workload.pod.empty()) return workload.container;
+  return fmt::format("{}/{}/{}", workload.k8s_namespace, workload.pod, workload.container);
+}
+
 class TraceRun {
  public:
-  explicit TraceRun(TraceOptions options) : options_(std::move(options)) {}
+  explicit TraceRun(TraceOptions options)
+      : options_(std::move(options)), settings_(options_.config, options_.overrides) {}
 
   Result<int> run() {
     if (auto status = start(); !status) return fail(status.error());
@@ -47,6 +61,13 @@ class TraceRun {
  private:
   Status start();
   Status serve();
+  Result<std::unique_ptr<exporting::HttpServer>> listen(const ListenAddress& address);
+  Status join_cluster();
+  void cluster_changed();
+  void take_config_map(ConfigMapState state);
+  Status apply(const config::Config& config);
+  exporting::Readiness readiness() const;
+  exporting::AgentStatus agent_status() const;
   void stop_on_signals();
   void stop_after_duration();
   void draw_frames();
@@ -57,10 +78,10 @@ class TraceRun {
   Result<int> finish();
   Result<int> compare(const model::Snapshot& snapshot) const;
   exporting::Workload workload_of(model::CgroupId cgroup) const {
-    return {"", "", agent_->label_of(cgroup)};
+    return agent_->workload_of(cgroup);
   }
   std::function<std::string(model::CgroupId)> labels() const {
-    return [this](model::CgroupId cgroup) { return agent_->label_of(cgroup); };
+    return [this](model::CgroupId cgroup) { return display_name(agent_->workload_of(cgroup)); };
   }
   const std::string& cached_label(model::CgroupId cgroup);
   nlohmann::json extra_state() const;
@@ -68,8 +89,13 @@ class TraceRun {
   TraceOptions options_;
   boost::asio::io_context io_;
   boost::asio::signal_set signals_{io_};
-  boost::asio::steady_timer duration_timer_{io_}, frame_timer_{io_}, window_timer_{io_};
+  boost::asio::steady_timer duration_timer_{io_}, frame_timer_{io_}, window_timer_{io_},
+      cluster_timer_{io_}, patience_timer_{io_};
+  LiveConfig settings_;
   std::unique_ptr<Agent> agent_;
+  std::atomic<bool> cluster_change_pending_ = false;
+  std::unique_ptr<Cluster> cluster_;
+  std::optional<ConfigFileSource> config_file_;
   std::unique_ptr<exporting::PrometheusCollectable> collectable_;
   std::unique_ptr<exporting::HttpServer> server_;
   cli::LiveScreen screen_{STDOUT_FILENO};
@@ -85,6 +111,7 @@ class TraceRun {
 Status TraceRun::start() {
   AgentOptions agent_options;
   agent_options.config = options_.config;
+  agent_options.in_cluster = options_.kubernetes.enabled;
   agent_options.only_pid = options_.pid;
   agent_options.only_cgroup = options_.cgroup;
   if (options_.print_calls)
@@ -94,12 +121,19 @@ Status TraceRun::start() {
   if (!agent) return fail(agent.error());
   agent_ = std::move(*agent);
   started_ns_ = system_clock_source().monotonic_ns();
+  settings_.set_applier([this](const config::Config& config) { return apply(config); });
+  if (auto status = join_cluster(); !status) return status;
   if (options_.serve) {
     if (auto status = serve(); !status) return status;
   }
   stop_on_signals();
   stop_after_duration();
   agent_->start();
+  if (!options_.config_file.empty()) {
+    config_file_.emplace(io_, settings_, options_.config_file);
+    if (auto status = config_file_->start(); !status)
+      spdlog::warn("{}; changes of the file are not noticed", status.error().message());
+  }
   if (options_.print_calls && !options_.json) {
     call_writer_->write(cli::call_text_header());
   }
@@ -107,36 +141,161 @@ Status TraceRun::start() {
   return {};
 }
 
+// ---- cluster and settings ------------------------------------------------------------------------
+
+Status TraceRun::join_cluster() {
+  const KubernetesOptions& wanted = options_.kubernetes;
+  if (!wanted.enabled) return {};
+  auto credentials = wanted.kubeconfig.empty()
+                         ? k8s::Credentials::in_cluster()
+                         : k8s::Credentials::from_kubeconfig(wanted.kubeconfig, wanted.context);
+  if (!credentials) return fail(credentials.error());
+  ClusterOptions options;
+  options.node = wanted.node;
+  const auto slash = wanted.config_map.find('/');
+  options.config_map = wanted.config_map.substr(slash == std::string::npos ? 0 : slash + 1);
+  options.config_namespace = slash != std::string::npos      ? wanted.config_map.substr(0, slash)
+                             : !wanted.k8s_namespace.empty() ? wanted.k8s_namespace
+                                                             : credentials->default_namespace();
+  Cluster::Handlers handlers;
+  handlers.on_change = [this] {
+    if (!cluster_change_pending_.exchange(true))
+      boost::asio::post(io_, [this] { cluster_changed(); });
+  };
+  handlers.on_config = [this](ConfigMapState state) {
+    boost::asio::post(io_, [this, state = std::move(state)] { take_config_map(std::move(state)); });
+  };
+  spdlog::info("Kubernetes: node {}, API server {}", options.node,
+               to_string(credentials->endpoint()));
+  auto cluster = Cluster::start(std::move(*credentials), std::move(options),
+                                policy_defaults(settings_.config()), std::move(handlers));
+  if (!cluster) return fail(cluster.error());
+  cluster_ = std::move(*cluster);
+  agent_->set_cluster(cluster_->view());
+  // What is not known by then is decided without it.
+  patience_timer_.expires_after(cluster_->options().patience + 100ms);
+  patience_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) agent_->set_cluster(cluster_->view());
+  });
+  return {};
+}
+
+/// A thousand pods that come at once are looked at a few times, not a thousand times.
+void TraceRun::cluster_changed() {
+  cluster_timer_.expires_after(20ms);
+  cluster_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (error) return;
+    cluster_change_pending_ = false;
+    agent_->set_cluster(cluster_->view());
+  });
+}
+
+void TraceRun::take_config_map(ConfigMapState state) {
+  const std::string source =
+      cluster_->options().config_namespace + "/" + cluster_->options().config_map;
+  if (!state.exists) {
+    settings_.refuse(source, "ConfigMap " + source + " does not exist");
+  } else if (!state.has_key) {
+    settings_.refuse(source, "ConfigMap " + source + " has no key config.yaml");
+  } else {
+    static_cast<void>(settings_.take(state.yaml, source, state.resource_version));
+  }
+}
+
+exporting::DurationEnds duration_ends(const config::Config& config) {
+  if (config.duration_buckets.empty()) return exporting::kAllDurationEnds;
+  exporting::DurationEnds ends = 0;
+  for (std::size_t i = 0; i < exporting::kDurationEnds; ++i) {
+    const std::chrono::nanoseconds end = std::chrono::microseconds(std::int64_t{1} << i);
+    const auto& wanted = config.duration_buckets;
+    if (std::find(wanted.begin(), wanted.end(), end) != wanted.end()) ends |= 1U << i;
+  }
+  return ends;
+}
+
+/// On the io_context's thread. What can fail comes first.
+Status TraceRun::apply(const config::Config& config) {
+  const bool moves = server_ && options_.follow_listen_address &&
+                     !(config.listen_address == settings_.config().listen_address);
+  if (moves) {
+    auto server = listen(config.listen_address);
+    if (!server) return fail(server.error());
+    server_->stop();
+    server_ = std::move(*server);
+  }
+  setup_log(config.log_level, config.log_format);
+  if (collectable_) collectable_->set_limits(config.max_series, duration_ends(config));
+  if (cluster_) cluster_->set_defaults(policy_defaults(config));
+  agent_->apply_config(config);
+  if (cluster_) agent_->set_cluster(cluster_->view());
+  return {};
+}
+
+exporting::Readiness TraceRun::readiness() const {
+  std::string text;
+  const auto add = [&](const std::string& reason) { text += (text.empty() ? "" : "; ") + reason; };
+  const auto missing = cluster_ ? cluster_->not_ready() : std::vector<std::string>{};
+  for (const std::string& reason : missing) add(reason);
+  if (!missing.empty()) return {false, "not ready: " + text};
+  if (cluster_)
+    for (const std::string& trouble : cluster_->troubles()) add(trouble);
+  const ConfigStatus config = settings_.status();
+  if (!config.accepted) add("settings refused: " + config.error);
+  const auto waiting = exporting::waiting_for(*agent_->snapshot());
+  if (!waiting.empty()) add("waiting: " + waiting.front());
+  return {true, text.empty() ? "ready" : "ready; " + text};
+}
+
+exporting::AgentStatus TraceRun::agent_status() const {
+  exporting::AgentStatus status;
+  status.config_accepted = settings_.status().accepted;
+  if (!cluster_) return status;
+  status.ready = cluster_->not_ready().empty();
+  if (const auto policies = cluster_->view()->policies) {
+    for (const auto& entry : policies->entries())
+      if (entry.selects_node) status.policies.emplace_back(entry.policy.name, true);
+  }
+  for (const PolicyError& error : cluster_->policy_errors())
+    status.policies.emplace_back(error.name, false);
+  return status;
+}
+
 Status TraceRun::serve() {
   const auto lookup = [this](model::CgroupId cgroup) { return workload_of(cgroup); };
   exporting::CollectableOptions collectable_options;
-  collectable_options.node = options_.config.node_name;
+  collectable_options.node = options_.config.node_name.empty() && cluster_
+                                 ? cluster_->options().node
+                                 : options_.config.node_name;
   collectable_options.max_series = options_.config.max_series;
+  collectable_options.duration_ends = duration_ends(options_.config);
   collectable_options.version = kVersion;
   collectable_options.revision = kRevision;
+  collectable_options.status = [this] { return agent_status(); };
   collectable_ = std::make_unique<exporting::PrometheusCollectable>(
       collectable_options, [this] { return agent_->snapshot(); }, lookup);
-  exporting::HttpHandlers handlers;
-  handlers.metrics = [this] { return exporting::metrics_text(*collectable_); };
-  handlers.readiness = [this] {
-    const auto waiting = exporting::waiting_for(*agent_->snapshot());
-    return exporting::Readiness{true,
-                                waiting.empty() ? "ready" : "ready; waiting: " + waiting.front()};
-  };
-  handlers.debug_state = [this, lookup] {
-    return exporting::debug_state_text(*agent_->snapshot(), lookup, extra_state());
-  };
-  exporting::HttpOptions http;
-  http.host = options_.serve->host;
-  http.port = options_.serve->port;
-  auto server = exporting::HttpServer::create(std::move(http), std::move(handlers));
+  auto server = listen(*options_.serve);
   if (!server) return fail(server.error());
   server_ = std::move(*server);
   feed_window();
-  if (!on_terminal_ || options_.print_calls || !options_.show_table)
-    spdlog::info("serving /metrics on {}",
-                 to_string(ListenAddress{options_.serve->host, server_->port()}));
   return {};
+}
+
+Result<std::unique_ptr<exporting::HttpServer>> TraceRun::listen(const ListenAddress& address) {
+  exporting::HttpHandlers handlers;
+  handlers.metrics = [this] { return exporting::metrics_text(*collectable_); };
+  handlers.readiness = [this] { return readiness(); };
+  handlers.debug_state = [this] {
+    const auto lookup = [this](model::CgroupId cgroup) { return workload_of(cgroup); };
+    return exporting::debug_state_text(*agent_->snapshot(), lookup, extra_state());
+  };
+  exporting::HttpOptions http;
+  http.host = address.host;
+  http.port = address.port;
+  auto server = exporting::HttpServer::create(std::move(http), std::move(handlers));
+  if (server && (!on_terminal_ || options_.print_calls || !options_.show_table))
+    spdlog::info("serving /metrics on {}",
+                 to_string(ListenAddress{address.host, (*server)->port()}));
+  return server;
 }
 
 nlohmann::json TraceRun::extra_state() const {
@@ -144,10 +303,19 @@ nlohmann::json TraceRun::extra_state() const {
   for (const attach::MethodTrial& trial : agent_->trials())
     trials.push_back(
         {{"method", to_string(trial.method)}, {"works", trial.works}, {"detail", trial.detail}});
-  return {{"version", kVersion},
-          {"attach_methods_tried", std::move(trials)},
-          {"new_mappings_noticed_by", agent_->watch_text()},
-          {"config", config::to_yaml(options_.config)}};
+  const ConfigStatus config = settings_.status();
+  nlohmann::json state = {{"version", kVersion},
+                          {"attach_methods_tried", std::move(trials)},
+                          {"new_mappings_noticed_by", agent_->watch_text()},
+                          {"config", config::to_yaml(settings_.config())},
+                          {"config_status",
+                           {{"accepted", config.accepted},
+                            {"error", config.error},
+                            {"source", config.source},
+                            {"version", config.version},
+                            {"waiting_for_restart", config.waiting_for_restart}}}};
+  if (cluster_) add_cluster_state(*cluster_, agent_->containers(), state);
+  return state;
 }
 
 void TraceRun::stop_on_signals() {
@@ -201,7 +369,7 @@ void TraceRun::feed_window() {
 const std::string& TraceRun::cached_label(model::CgroupId cgroup) {
   if (call_labels_.size() > kMaxLabels) call_labels_.clear();  // containers come and go for months
   std::string& label = call_labels_[cgroup];
-  if (label.empty()) label = agent_->label_of(cgroup);
+  if (label.empty()) label = display_name(agent_->workload_of(cgroup));
   return label;
 }
 
@@ -230,6 +398,7 @@ Result<int> TraceRun::finish() {
   call_writer_.reset();  // before the summary, if both go to one terminal
   const auto snapshot = agent_->snapshot();
   if (server_) server_->stop();
+  if (cluster_) cluster_->stop();
   static_cast<void>(screen_.finish());
   const std::size_t width = on_terminal_ ? cli::terminal_size(STDOUT_FILENO).width : 0;
   const std::string summary = cli::render_summary(

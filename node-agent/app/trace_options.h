@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,9 +13,26 @@
 
 namespace ingero::app {
 
+/// How to reach the API server, and as whom.
+struct KubernetesOptions {
+  bool enabled = false;    ///< asked for, or found to run in a pod
+  std::string kubeconfig;  ///< empty: the service account of the agent's pod
+  std::string context;
+  std::string node;  ///< the node's name for the API server
+  std::string pod;   ///< the agent's own
+  std::string k8s_namespace;
+  std::string config_map;  ///< namespace/name or name; empty: none
+  std::string lease;       ///< name; empty: the agent never writes the status of policies
+};
+
 /// How `ingero trace` and `ingero agent` run. The configuration file's values, overridden by flags.
 struct TraceOptions {
   config::Config config;
+  std::string config_file;  ///< followed while the agent runs; empty: none
+  /// Flags that win over settings of a file or ConfigMap.
+  std::function<Status(config::Config&)> overrides;
+  bool follow_listen_address = false;  ///< serve where the settings say, not at a flag's address
+  KubernetesOptions kubernetes;
   std::optional<ListenAddress> serve;  ///< nullopt: no HTTP server
   bool show_table = true;              ///< live table, or plain lines without a terminal
   bool print_calls = false;

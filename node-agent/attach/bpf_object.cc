@@ -81,6 +81,7 @@ BpfObject::BpfObject(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {
   handles_.streams = bpf_map__fd(maps.streams);
   handles_.layouts = bpf_map__fd(maps.layouts);
   handles_.traced_tgids = bpf_map__fd(maps.traced_tgids);
+  handles_.policies = bpf_map__fd(maps.policies);
   handles_.known_files = bpf_map__fd(maps.known_files);
   handles_.losses = bpf_map__fd(maps.losses);
   handles_.lifecycle_events = bpf_map__fd(maps.lifecycle_events);
@@ -151,8 +152,21 @@ ProgramSet BpfObject::programs(api_family family) const {
   return {};
 }
 
-void BpfObject::set_settings(const agent_settings& settings) {
-  parts_->skeleton->bss->settings = settings;
+agent_settings count_everything() {
+  agent_settings settings{};
+  settings.unclassified.nccl_functions = ~0ULL;
+  settings.unclassified.cuda = 1;
+  return settings;
+}
+
+void BpfObject::set_unclassified(const cgroup_policy& policy) {
+  parts_->skeleton->bss->settings.unclassified = policy;
+  policies_changed();
+}
+
+void BpfObject::policies_changed() {
+  // Released: who sees the new number sees what was written before it.
+  __atomic_fetch_add(&parts_->skeleton->bss->settings.policy_generation, 1, __ATOMIC_RELEASE);
 }
 
 }  // namespace ingero::attach

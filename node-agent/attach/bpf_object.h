@@ -13,9 +13,12 @@
 
 namespace ingero::attach {
 
+/// Settings under which every call counts.
+agent_settings count_everything();
+
 struct BpfOptions {
   model::AttachMethod method = model::AttachMethod::kSession;
-  agent_settings settings{};
+  agent_settings settings = count_everything();
   std::uint32_t call_entries = 16384;    ///< counter sets: process x function x direction
   std::uint32_t call_ring_bytes = 4096;  ///< power of two; the stream of single calls
 };
@@ -35,8 +38,11 @@ class BpfObject {
   /// The programs that handle a family of functions.
   ProgramSet programs(api_family family) const;
 
-  /// Takes effect at the next call that any traced process makes.
-  void set_settings(const agent_settings& settings);
+  /// What counts in cgroups that are not in the map `policies`.
+  void set_unclassified(const cgroup_policy& policy);
+  /// To be called after each change of the map `policies`. Takes effect at the next call that any
+  /// traced thread makes.
+  void policies_changed();
 
  private:
   struct Parts;

@@ -21,6 +21,7 @@ model::CallTotals to_totals(const call_stats& stats) {
   totals.duration_ns = stats.duration_ns;
   totals.unfinished = stats.unfinished;
   totals.barriers = stats.barriers;
+  totals.slow = stats.slow;
   std::copy(std::begin(stats.sizes), std::end(stats.sizes), totals.sizes.begin());
   std::copy(std::begin(stats.durations), std::end(stats.durations), totals.durations.begin());
   return totals;
@@ -100,6 +101,22 @@ void CallCollector::retire(const Place& place, const model::CallTotals& totals) 
   Retired& retired = retired_[place];
   retired.totals.add(totals);
   retired.changed = rounds_;
+}
+
+void CallCollector::forget(
+    const std::unordered_set<model::CgroupId, model::IdentityHash>& cgroups) {
+  const auto is_listed = [&](std::uint64_t cgroup) {
+    return cgroups.contains(static_cast<model::CgroupId>(cgroup));
+  };
+  std::erase_if(retired_, [&](const auto& entry) { return is_listed(std::get<0>(entry.first)); });
+  std::erase_if(retired_errors_,
+                [&](const auto& entry) { return is_listed(std::get<0>(entry.first)); });
+  std::vector<call_key> folded;
+  for_each_entry<call_key, call_stats>(handles_.folded_calls,
+                                       [&](const call_key& key, const call_stats&) {
+                                         if (is_listed(key.cgroup_id)) folded.push_back(key);
+                                       });
+  for (const call_key& key : folded) bpf_map_delete_elem(handles_.folded_calls, &key);
 }
 
 /// A node that starts containers for months must not remember them all: the longest unchanged go first,

@@ -36,6 +36,9 @@ class CallCollector {
   /// Fills in calls, errors, communicators and losses.
   void read(model::Snapshot& snapshot);
 
+  /// Drops all that these cgroups have counted; their processes are gone.
+  void forget(const std::unordered_set<model::CgroupId, model::IdentityHash>& cgroups);
+
   /// Rank and size of a communicator that the BPF side does not know, read from the process's memory.
   void set_resolver(const CommLayouts* layouts) { layouts_ = layouts; }
 

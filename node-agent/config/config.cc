@@ -141,15 +141,32 @@ class Reader {
       return problem(name.Mark(), fmt::format("{} has no value", setting.key),
                      "write one, or remove the line to use the default");
     }
+    if (setting.type == "list" && value.IsSequence()) return assign_list(setting, value);
     if (!value.IsScalar()) {
       return problem(value.Mark(),
                      fmt::format("{} takes one value, not a list or a group", setting.key),
                      fmt::format("write {}: {}", setting.key, setting.format(Config{})));
     }
-    const Status status = setting.assign(config_, value.Scalar());
+    return assign_text(setting, value.Mark(), value.Scalar());
+  }
+
+  Status assign_text(const Setting& setting, const YAML::Mark& mark, std::string_view text) {
+    const Status status = setting.assign(config_, text);
     if (status) return {};
-    return problem(value.Mark(), fmt::format("{}: {}", setting.key, status.error().cause),
+    return problem(mark, fmt::format("{}: {}", setting.key, status.error().cause),
                    status.error().hint);
+  }
+
+  Status assign_list(const Setting& setting, const YAML::Node& list) {
+    std::string text;
+    for (const auto& item : list) {
+      if (!item.IsScalar()) {
+        return problem(item.Mark(), fmt::format("{} is a list of plain words", setting.key),
+                       "write - word on a line of its own");
+      }
+      text += (text.empty() ? "" : ", ") + item.Scalar();
+    }
+    return assign_text(setting, list.Mark(), text);
   }
 
   const std::string name_;
@@ -220,7 +237,8 @@ std::string to_yaml(const Config& config) {
     if (grouped && own_group != group) yaml += fmt::format("{}:\n", own_group);
     group = own_group;
     // Quotes keep text such as "" or ":9090" a string; no value holds a quote.
-    const bool quote = setting.type == "string" || setting.type == "address";
+    const bool quote =
+        setting.type == "string" || setting.type == "address" || setting.type == "list";
     const std::string_view mark = quote ? "\"" : "";
     yaml +=
         fmt::format("{}{}: {}{}{}\n", grouped ? "  " : "",

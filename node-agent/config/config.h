@@ -39,12 +39,17 @@ struct Config {
   DefaultAction default_action = DefaultAction::trace;
   std::chrono::nanoseconds slow_call_threshold{0};  ///< 0: no call counts as slow
   std::uint32_t max_series = 10000;
+  std::vector<std::string> pod_labels{"*"};  ///< names with * and ?, that a policy may ask for
+  /// How long the series of a pod stay after it is gone, or is no longer covered.
+  std::chrono::nanoseconds series_retention = std::chrono::seconds(60);
+  /// Ends of duration buckets to export, each 1 us times a power of 2; empty: all.
+  std::vector<std::chrono::nanoseconds> duration_buckets;
   std::uint32_t map_entries = 16384;
   AttachMethod attach_method = AttachMethod::automatic;
   OpenMethod open_method = OpenMethod::automatic;
   CgroupHierarchyChoice cgroup_hierarchy = CgroupHierarchyChoice::automatic;
   std::chrono::nanoseconds detach_grace = std::chrono::seconds(10);
-  std::string node_name;  ///< empty: the host's name
+  std::string node_name;  ///< empty: the Kubernetes node's; outside of a cluster none
   bool operator==(const Config&) const = default;
 };
 

@@ -2,6 +2,7 @@
 #include "config/settings.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -178,6 +179,97 @@ Setting name_setting(Common common, Member member) {
                  [member](const Config& config) { return member(config); }};
 }
 
+/// The words of a list, which a comma or white space separates.
+std::vector<std::string> split_list(std::string_view text) {
+  std::vector<std::string> words;
+  std::size_t at = 0;
+  while ((at = text.find_first_not_of(", \t", at)) != text.npos) {
+    const std::size_t end = std::min(text.find_first_of(", \t", at), text.size());
+    words.emplace_back(text.substr(at, end - at));
+    at = end;
+  }
+  return words;
+}
+
+template <typename Words>
+std::string join_list(const Words& words) {
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
+constexpr std::size_t kMaxListWords = 64;
+
+/// Names of labels, in which * and ? stand for anything and for one character.
+template <typename Member>
+Setting names_setting(Common common, Member member) {
+  return Setting{common.key,
+                 "list",
+                 "at most 64 names, * and ? as wildcards",
+                 common.help,
+                 common.live,
+                 [member](Config& config, std::string_view text) -> Status {
+                   auto words = split_list(text);
+                   if (words.size() > kMaxListWords)
+                     return bad_value("more than 64 names", "use wildcards, such as app*");
+                   for (const std::string& word : words) {
+                     const bool clean = std::all_of(word.begin(), word.end(), [](char c) {
+                       return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                              (c >= '0' && c <= '9') ||
+                              std::string_view("._-/*?").find(c) != std::string_view::npos;
+                     });
+                     if (!clean || word.size() > 317) {
+                       return bad_value(quoted(word) + " is not the name of a label",
+                                        "write names such as app or batch.kubernetes.io/job-name");
+                     }
+                   }
+                   member(config) = std::move(words);
+                   return {};
+                 },
+                 [member](const Config& config) { return join_list(member(config)); }};
+}
+
+constexpr int kDurationEnds = 28;
+
+Result<nanoseconds> parse_bucket_end(const std::string& word) {
+  const auto value = parse_duration(word);
+  if (!value) {
+    return bad_value(quoted(word) + " is not a duration", "write ends such as 16us, 1024us");
+  }
+  for (int i = 0; i < kDurationEnds; ++i) {
+    if (*value == nanoseconds(1us) * (1 << i)) return *value;
+  }
+  nanoseconds nearest = 1us;
+  for (int i = 1; i < kDurationEnds && nearest < *value; ++i) nearest *= 2;
+  return bad_value(quoted(word) + " is no end of a bucket: they are 1us times a power of 2",
+                   fmt::format("write {}", format_duration(nearest)));
+}
+
+template <typename Member>
+Setting buckets_setting(Common common, Member member) {
+  return Setting{common.key,
+                 "list",
+                 "1us times powers of 2, up to 134217728us",
+                 common.help,
+                 common.live,
+                 [member](Config& config, std::string_view text) -> Status {
+                   std::vector<nanoseconds> ends;
+                   for (const std::string& word : split_list(text)) {
+                     const auto end = parse_bucket_end(word);
+                     if (!end) return fail(end.error());
+                     ends.push_back(*end);
+                   }
+                   std::sort(ends.begin(), ends.end());
+                   ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+                   member(config) = std::move(ends);
+                   return {};
+                 },
+                 [member](const Config& config) {
+                   std::vector<std::string> words;
+                   for (const nanoseconds end : member(config))
+                     words.push_back(format_duration(end));
+                   return join_list(words);
+                 }};
+}
+
 std::vector<Setting> make_settings() {
   std::vector<Setting> table;
   table.push_back(
@@ -199,7 +291,7 @@ std::vector<Setting> make_settings() {
       [](auto& c) -> auto& { return c.probes.cuda; }));
   table.push_back(address_setting(
       {"listen_address", "Where /metrics and the health pages are served; no host: all interfaces.",
-       false},
+       true},
       [](auto& c) -> auto& { return c.listen_address; }));
   table.push_back(duration_setting(
       {"scan_interval", "Time between full scans of the host's processes; events come in between.",
@@ -210,13 +302,25 @@ std::vector<Setting> make_settings() {
       [](auto& c) -> auto& { return c.default_action; },
       {{"trace", DefaultAction::trace}, {"ignore", DefaultAction::ignore}}));
   table.push_back(duration_setting(
-      {"slow_call_threshold", "A call that takes longer is an event of its own; 0s: none is.",
+      {"slow_call_threshold",
+       "A call that takes longer is counted as an anomaly, where no policy says otherwise; 0s: "
+       "none is.",
        true},
       [](auto& c) -> auto& { return c.slow_call_threshold; }, 0ns, 1h));
   table.push_back(integer_setting(
       {"max_series", "Most series that are exported; what exceeds them is folded into `other`.",
        true},
       [](auto& c) -> auto& { return c.max_series; }, 100, 1'000'000));
+  table.push_back(names_setting(
+      {"pod_labels", "Labels and annotations of pods that policies may put on series.", true},
+      [](auto& c) -> auto& { return c.pod_labels; }));
+  table.push_back(duration_setting(
+      {"series_retention",
+       "How long the series of a pod stay after it is gone or no policy covers it.", true},
+      [](auto& c) -> auto& { return c.series_retention; }, 1s, 24h));
+  table.push_back(buckets_setting(
+      {"duration_buckets", "Ends of the duration buckets that are exported; empty: all 28.", true},
+      [](auto& c) -> auto& { return c.duration_buckets; }));
   table.push_back(integer_setting(
       {"map_entries", "Entries of each BPF counting map; one per process and traced function.",
        false},
@@ -246,7 +350,7 @@ std::vector<Setting> make_settings() {
       {"detach_grace", "How long a library's probes stay after its last process is gone.", true},
       [](auto& c) -> auto& { return c.detach_grace; }, 0ns, 1h));
   table.push_back(name_setting(
-      {"node_name", "The `node` label of every series; empty: the host's name.", false},
+      {"node_name", "The `node` label of every series; empty: the Kubernetes node's name, none outside of a cluster.", false},
       [](auto& c) -> auto& { return c.node_name; }));
   return table;
 }

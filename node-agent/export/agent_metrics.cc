@@ -46,6 +46,13 @@ void add_agent_metrics(const model::Snapshot& snapshot, FamilySet& families) {
   add_probes(snapshot, families);
 }
 
+void add_status(const AgentStatus& status, FamilySet& families) {
+  families.add(MetricId::kNodeReady, {}, status.ready ? 1 : 0);
+  families.add(MetricId::kConfigReloaded, {}, status.config_accepted ? 1 : 0);
+  for (const auto& [policy, active] : status.policies)
+    families.add(MetricId::kPolicyActive, {escape_terminal(policy)}, active ? 1 : 0);
+}
+
 void add_dropped(const DroppedSeries& dropped, FamilySet& families) {
   families.add(MetricId::kSeriesDropped, {"budget"}, static_cast<double>(dropped.budget));
   families.add(MetricId::kSeriesDropped, {"error_codes"}, static_cast<double>(dropped.error_codes));

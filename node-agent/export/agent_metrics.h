@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "export/family_set.h"
 #include "export/process_stats.h"
@@ -11,6 +14,15 @@ namespace ingero::exporting {
 
 /// ingero_events_lost_total and the other counters of what went wrong, ingero_probes_attached.
 void add_agent_metrics(const model::Snapshot& snapshot, FamilySet& families);
+
+/// How the agent itself is.
+struct AgentStatus {
+  bool ready = true;
+  bool config_accepted = true;                         ///< the newest settings hold
+  std::vector<std::pair<std::string, bool>> policies;  ///< name, whether it is in force here
+};
+/// ingero_node_ready and what belongs to it.
+void add_status(const AgentStatus& status, FamilySet& families);
 
 /// Series that have no place of their own, each counted when its folding began.
 struct DroppedSeries {

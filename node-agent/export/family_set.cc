@@ -45,12 +45,14 @@ prometheus::ClientMetric& FamilySet::append(MetricId id, const Workload* workloa
   assert(metric_info(id).workload == (workload != nullptr));
   assert(names.size() == labels.size());
   auto& metric = families_[static_cast<std::size_t>(id)].metric.emplace_back();
-  metric.label.reserve(names.size() + (workload ? std::size(kWorkloadLabels) : 0));
+  metric.label.reserve(names.size() +
+                       (workload ? std::size(kWorkloadLabels) + workload->labels.size() : 0));
   if (workload) {
     append_label(metric, kWorkloadLabels[0], node_);
     append_label(metric, kWorkloadLabels[1], workload->k8s_namespace);
     append_label(metric, kWorkloadLabels[2], workload->pod);
     append_label(metric, kWorkloadLabels[3], workload->container);
+    for (const auto& [name, value] : workload->labels) append_label(metric, name, value);
   }
   std::size_t i = 0;
   for (const std::string_view value : labels) append_label(metric, names[i++], value);
@@ -87,13 +89,15 @@ std::vector<prometheus::MetricFamily> FamilySet::take() {
 }
 
 prometheus::ClientMetric::Histogram duration_histogram(const model::DurationCounts& counts,
-                                                       std::uint64_t duration_ns, double unit_ns) {
+                                                       std::uint64_t duration_ns, double unit_ns,
+                                                       DurationEnds ends) {
   prometheus::ClientMetric::Histogram histogram;
   histogram.bucket.reserve(kDurationEnds);
   std::uint64_t cumulative = 0;
   std::size_t bucket = 0;
   for (std::size_t i = 0; i < kDurationEnds; ++i) {
     for (; bucket <= kernel_bucket_of_end(i); ++bucket) cumulative += counts[bucket];
+    if ((ends >> i & 1) == 0) continue;
     // A quotient of two integers, so that the label is the decimal number and not one beside it.
     const double end = static_cast<double>(std::uint64_t{1} << i) / (unit_ns / kNsPerMicrosecond);
     histogram.bucket.push_back({cumulative, end});

@@ -42,9 +42,14 @@ class FamilySet {
   std::vector<prometheus::MetricFamily> families_;
 };
 
+/// Which ends of duration buckets are exported: bit i stands for 2^i us.
+using DurationEnds = std::uint32_t;
+inline constexpr DurationEnds kAllDurationEnds = (DurationEnds{1} << kDurationEnds) - 1;
+
 /// The exported histogram of durations. `unit_ns`: nanoseconds of the metric's unit.
 prometheus::ClientMetric::Histogram duration_histogram(const model::DurationCounts& counts,
-                                                       std::uint64_t duration_ns, double unit_ns);
+                                                       std::uint64_t duration_ns, double unit_ns,
+                                                       DurationEnds ends = kAllDurationEnds);
 
 prometheus::ClientMetric::Histogram size_histogram(const model::SizeCounts& counts,
                                                    std::uint64_t bytes);

@@ -134,6 +134,13 @@ constexpr MetricInfo kTable[] = {
      kWorkload,
      {"operation", "error"},
      "CUDA runtime and driver calls that returned an error; cudaErrorNotReady is none."},
+    {kAnomalies,
+     "ingero_anomaly_count",
+     kCounter,
+     "",
+     kWorkload,
+     {},
+     "Calls that took longer than the threshold of their policy, else of the settings."},
     {kBuildInfo,
      "ingero_build_info",
      kGauge,
@@ -141,6 +148,27 @@ constexpr MetricInfo kTable[] = {
      kAgent,
      {"version", "revision"},
      "1, labelled with the agent's build."},
+    {kNodeReady,
+     "ingero_node_ready",
+     kGauge,
+     "",
+     kAgent,
+     {},
+     "1 while the agent counts and knows what it needs to label; /readyz gives the reason of a 0."},
+    {kConfigReloaded,
+     "ingero_config_last_reload_successful",
+     kGauge,
+     "",
+     kAgent,
+     {},
+     "0 while the newest settings are refused and older ones hold; 1 otherwise."},
+    {kPolicyActive,
+     "ingero_policy_active",
+     kGauge,
+     "",
+     kAgent,
+     {"policy"},
+     "1 for each GpuTracePolicy that is in force on this node, 0 for each that could not be read."},
     {kEventsLost,
      "ingero_events_lost_total",
      kCounter,
@@ -245,8 +273,10 @@ constexpr std::string_view kIntroduction =
 `/metrics` serves these in the Prometheus text format.
 
 Workload series carry {} in front of their own labels.
-`container` is the container's id, or the cgroup's path outside containers; `namespace` and `pod`
-are empty outside Kubernetes. Rows with equal labels are summed: variants of one function
+`container` is the container's name in its pod. Outside Kubernetes it is the container's id, or the
+cgroup's path outside containers, and `namespace` and `pod` are empty. Pod labels that a policy and
+the settings allow follow as `label_NAME`, annotations as `annotation_NAME`, with `_` for what
+Prometheus does not allow in a label's name. Rows with equal labels are summed: variants of one function
 (`cudaMemcpy_ptds`, `ncclAllReduceConfig`) share a label.
 
 Duration buckets end at 1 us doubled 0 to 27 times (1 us to 134.217728 s), size buckets at 1 KiB

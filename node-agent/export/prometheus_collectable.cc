@@ -39,13 +39,13 @@ void add_percentiles(const Workload& workload, const Operation& operation,
 }
 
 void add_operation(const Workload& workload, const Operation& operation, const OperationSums& sums,
-                   FamilySet& families) {
+                   DurationEnds ends, FamilySet& families) {
   families.add(MetricId::kCudaOperations, workload, {operation.source, operation.label},
                number(sums.calls));
   add_percentiles(workload, operation, sums.recent, families);
   if (operation.api == API_SOURCE_NCCL) {
     families.add(MetricId::kNcclCallDuration, workload, {operation.label},
-                 duration_histogram(sums.durations, sums.duration_ns, kNsPerSecond));
+                 duration_histogram(sums.durations, sums.duration_ns, kNsPerSecond, ends));
   }
   if (operation.collective) {
     families.add(MetricId::kNcclCollectives, workload, {operation.label}, number(sums.calls));
@@ -55,21 +55,24 @@ void add_operation(const Workload& workload, const Operation& operation, const O
 }
 
 void add_copies(const Workload& workload, std::uint8_t direction, const CopySums& sums,
-                FamilySet& families) {
+                DurationEnds ends, FamilySet& families) {
   const std::string_view label = model::direction_label(direction);
   families.add(MetricId::kMemcpyBytes, workload, {label}, number(sums.bytes));
   families.add(MetricId::kMemcpyDuration, workload, {label},
-               duration_histogram(sums.durations, sums.duration_ns, kNsPerMillisecond));
+               duration_histogram(sums.durations, sums.duration_ns, kNsPerMillisecond, ends));
   families.add(MetricId::kCudaCopySizes, workload, {model::memcpy_kind_name(direction)},
                size_histogram(sums.sizes, sums.bytes));
 }
 
-void add_workload(const WorkloadSums& sums, FamilySet& families) {
+void add_workload(const WorkloadSums& sums, DurationEnds ends, FamilySet& families) {
+  std::uint64_t slow = 0;
   for (const auto& [index, operation] : sums.operations) {
-    add_operation(sums.workload, operations()[index], operation, families);
+    add_operation(sums.workload, operations()[index], operation, ends, families);
+    slow += operation.slow;
   }
+  if (!sums.operations.empty()) families.add(MetricId::kAnomalies, sums.workload, {}, number(slow));
   for (const auto& [direction, copies] : sums.copies) {
-    add_copies(sums.workload, direction, copies, families);
+    add_copies(sums.workload, direction, copies, ends, families);
   }
   for (const auto& [key, count] : sums.errors) {
     const Operation& operation = operations()[key.first];
@@ -88,10 +91,10 @@ bool has_nccl_process(const WorkloadSums& sums) { return sums.nccl_processes != 
 
 PrometheusCollectable::PrometheusCollectable(CollectableOptions options, SnapshotSource source,
                                              WorkloadLookup lookup, const ClockSource& clock)
-    : options_(std::move(options)),
-      source_(std::move(source)),
+    : source_(std::move(source)),
       lookup_(std::move(lookup)),
       clock_(clock),
+      options_(std::move(options)),
       window_(clock.monotonic_ns()) {}
 
 void PrometheusCollectable::observe(const model::Snapshot& snapshot) {
@@ -114,7 +117,8 @@ void PrometheusCollectable::add_workloads(const model::Snapshot& snapshot,
     families.add(MetricId::kNcclProcesses, Workload{}, {}, 0);
   }
   const BudgetedWorkloads budgeted = apply_budget(std::move(sums), options_.max_series);
-  for (const WorkloadSums& workload : budgeted.kept) add_workload(workload, families);
+  for (const WorkloadSums& workload : budgeted.kept)
+    add_workload(workload, options_.duration_ends, families);
   const std::size_t room = options_.max_series - std::min(options_.max_series, budgeted.series);
   const std::size_t left_out = add_roster(roster, table, budgeted.folded, room, families);
   count_dropped(budgeted.dropped + left_out);
@@ -125,8 +129,15 @@ void PrometheusCollectable::count_dropped(std::size_t dropped_now) const {
   dropped_now_ = dropped_now;
 }
 
+void PrometheusCollectable::set_limits(std::size_t max_series, DurationEnds duration_ends) {
+  const std::lock_guard lock(mutex_);
+  options_.max_series = max_series;
+  options_.duration_ends = duration_ends;
+}
+
 std::vector<prometheus::MetricFamily> PrometheusCollectable::Collect() const {
   const auto snapshot = source_ ? source_() : nullptr;
+  const AgentStatus status = options_.status ? options_.status() : AgentStatus{};
   FamilySet families(escape_terminal(options_.node));
   const std::lock_guard lock(mutex_);
   if (snapshot) {
@@ -135,6 +146,7 @@ std::vector<prometheus::MetricFamily> PrometheusCollectable::Collect() const {
   }
   families.add(MetricId::kBuildInfo,
                {escape_terminal(options_.version), escape_terminal(options_.revision)}, 1);
+  add_status(status, families);
   add_dropped({dropped_total_, error_names_.refused_total()}, families);
   add_process_stats(read_process_stats(options_.proc), families);
   return families.take();

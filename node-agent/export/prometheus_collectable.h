@@ -16,6 +16,7 @@
 #include "base/result.h"
 #include "export/agent_metrics.h"
 #include "export/error_names.h"
+#include "export/family_set.h"
 #include "export/latency_window.h"
 #include "export/roster.h"
 #include "export/series_budget.h"
@@ -27,9 +28,11 @@ namespace ingero::exporting {
 struct CollectableOptions {
   std::string node;                ///< the `node` label
   std::size_t max_series = 10000;  ///< budget of workload series, in lines of /metrics
-  std::string version;             ///< of the agent, for ingero_build_info
+  std::string version;  ///< of the agent, for ingero_build_info
   std::string revision;
-  std::string proc = "/proc";  ///< where the agent's own statistics are read
+  DurationEnds duration_ends = kAllDurationEnds;
+  std::string proc = "/proc";           ///< where the agent's own statistics are read
+  std::function<AgentStatus()> status;  ///< asked at each scrape; none: ready
 };
 
 /// The latest snapshot; may be null before the first one.
@@ -45,18 +48,21 @@ class PrometheusCollectable final : public prometheus::Collectable {
   /// window has its length however rarely somebody scrapes.
   void observe(const model::Snapshot& snapshot);
 
+  /// Takes effect at the next scrape.
+  void set_limits(std::size_t max_series, DurationEnds duration_ends);
+
   std::vector<prometheus::MetricFamily> Collect() const override;
 
  private:
   void add_workloads(const model::Snapshot& snapshot, FamilySet& families) const;
   void count_dropped(std::size_t dropped_now) const;
 
-  const CollectableOptions options_;
   const SnapshotSource source_;
   const WorkloadLookup lookup_;
   const ClockSource& clock_;
 
   mutable std::mutex mutex_;  ///< for all below: Collect() is const to its callers only
+  CollectableOptions options_;
   mutable LatencyWindow window_;
   mutable ErrorNames error_names_;
   mutable std::size_t dropped_now_ = 0;

@@ -2,6 +2,7 @@
 #include "export/series_budget.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 namespace ingero::exporting {
@@ -25,8 +26,12 @@ BudgetedWorkloads apply_budget(std::vector<WorkloadSums> workloads, std::size_t 
   BudgetedWorkloads result;
   result.folded.assign(workloads.size(), false);
   std::size_t total = 0;
-  for (const WorkloadSums& workload : workloads) total += workload.series();
-  if (total <= max_series) {
+  bool limited = false;
+  for (const WorkloadSums& workload : workloads) {
+    total += workload.series();
+    limited = limited || workload.workload.max_series != 0;
+  }
+  if (total <= max_series && !limited) {
     result.kept = std::move(workloads);
     result.series = total;
     return result;
@@ -35,9 +40,15 @@ BudgetedWorkloads apply_budget(std::vector<WorkloadSums> workloads, std::size_t 
   const std::size_t reserved = series_of_sum(workloads);
   WorkloadSums rest;
   rest.workload.container = kOther;
+  std::map<std::pair<std::string, std::string>, std::size_t> of_pod;
+  const bool all_fit = total <= max_series;
   for (std::size_t i = 0; i < workloads.size(); ++i) {
     const std::size_t series = workloads[i].series();
-    const bool fits = result.series + series + reserved <= max_series;
+    const Workload& workload = workloads[i].workload;
+    std::size_t& pod_series = of_pod[{workload.k8s_namespace, workload.pod}];
+    const bool fits = (all_fit || result.series + series + reserved <= max_series) &&
+                      (workload.max_series == 0 || pod_series + series <= workload.max_series);
+    if (fits) pod_series += series;
     if (!fits || workloads[i].workload == rest.workload) {
       rest.add(workloads[i]);
       result.folded[i] = true;
@@ -48,7 +59,7 @@ BudgetedWorkloads apply_budget(std::vector<WorkloadSums> workloads, std::size_t 
     }
   }
   result.series += rest.series();
-  result.kept.push_back(std::move(rest));
+  if (result.dropped != 0) result.kept.push_back(std::move(rest));
   return result;
 }
 

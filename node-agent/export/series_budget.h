@@ -20,7 +20,8 @@ struct BudgetedWorkloads {
 };
 
 /// Keeps workloads from the front (the oldest, so that a new one moves no counter of another) while
-/// their series and those of the rest's sum fit into `max_series`. A workload whose container is
+/// their series and those of the rest's sum fit into `max_series`, and those of their pod into its
+/// own limit. A workload whose container is
 /// called "other" already is merged with the rest.
 BudgetedWorkloads apply_budget(std::vector<WorkloadSums> workloads, std::size_t max_series);
 

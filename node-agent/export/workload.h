@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "model/identity.h"
 
@@ -12,7 +15,11 @@ namespace ingero::exporting {
 struct Workload {
   std::string k8s_namespace;  ///< empty outside Kubernetes
   std::string pod;            ///< empty outside Kubernetes
-  std::string container;      ///< container id, else the cgroup's path; empty: not known
+  /// Name in the pod; elsewhere the container id, else the cgroup's path; empty: not known.
+  std::string container;
+  /// Further labels, name (a Prometheus label that no metric has) and value, in order of the names.
+  std::vector<std::pair<std::string, std::string>> labels;
+  std::uint32_t max_series = 0;  ///< of its pod, in lines of /metrics; 0: no limit of its own
   bool operator==(const Workload&) const = default;
 };
 

@@ -50,8 +50,14 @@ void add_counts(Counts& sum, const Counts& other) {
 }
 
 Workload printable(const Workload& workload) {
-  return {escape_terminal(workload.k8s_namespace), escape_terminal(workload.pod),
-          escape_terminal(workload.container)};
+  Workload clean{escape_terminal(workload.k8s_namespace),
+                 escape_terminal(workload.pod),
+                 escape_terminal(workload.container),
+                 {},
+                 workload.max_series};
+  for (const auto& [name, value] : workload.labels)
+    clean.labels.emplace_back(name, escape_terminal(value));
+  return clean;
 }
 
 }  // namespace
@@ -85,6 +91,7 @@ void OperationSums::add(const OperationSums& other) {
   calls += other.calls;
   bytes += other.bytes;
   barriers += other.barriers;
+  slow += other.slow;
   duration_ns += other.duration_ns;
   add_counts(durations, other.durations);
   add_counts(recent, other.recent);
@@ -105,7 +112,7 @@ void WorkloadSums::add(const WorkloadSums& other) {
 }
 
 std::size_t WorkloadSums::series() const {
-  std::size_t lines = errors.size() + (nccl_processes != 0 ? 1 : 0);
+  std::size_t lines = errors.size() + (nccl_processes != 0 ? 1 : 0) + (operations.empty() ? 0 : 1);
   for (const auto& [index, sums] : operations) {
     const Operation& operation = exporting::operations()[index];
     lines += 1 + kPercentiles;
@@ -144,6 +151,7 @@ std::vector<WorkloadSums> sum_workloads(const WorkloadTable& table, std::span<co
     operation.calls += call.totals.calls;
     operation.bytes += call.totals.bytes;
     operation.barriers += call.totals.barriers;
+    operation.slow += call.totals.slow;
     operation.duration_ns += call.totals.duration_ns;
     add_counts(operation.durations, call.totals.durations);
     if (!operations()[call.operation].copy) continue;

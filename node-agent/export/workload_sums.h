@@ -37,6 +37,7 @@ struct OperationSums {
   std::uint64_t calls = 0;
   std::uint64_t bytes = 0;
   std::uint64_t barriers = 0;
+  std::uint64_t slow = 0;
   std::uint64_t duration_ns = 0;
   model::DurationCounts durations{};
   model::DurationCounts recent{};  ///< of about the last minute

@@ -15,6 +15,7 @@ struct BpfHandles {
   int streams = -1;
   int layouts = -1;
   int traced_tgids = -1;
+  int policies = -1;
   int known_files = -1;
   int losses = -1;
   int lifecycle_events = -1;

@@ -10,6 +10,7 @@ void CallTotals::add(const CallTotals& other) {
   duration_ns += other.duration_ns;
   unfinished += other.unfinished;
   barriers += other.barriers;
+  slow += other.slow;
   for (std::size_t i = 0; i < sizes.size(); ++i) sizes[i] += other.sizes[i];
   for (std::size_t i = 0; i < durations.size(); ++i) durations[i] += other.durations[i];
 }

@@ -21,6 +21,7 @@ struct CallTotals {
   std::uint64_t duration_ns = 0;  ///< sum over the calls whose return was seen
   std::uint64_t unfinished = 0;   ///< calls whose return was not seen
   std::uint64_t barriers = 0;     ///< collectives followed by a host synchronize of their stream
+  std::uint64_t slow = 0;         ///< calls that took longer than the threshold
   SizeCounts sizes{};             ///< copies only: sizes of successful calls
   DurationCounts durations{};     ///< calls whose return was seen
 

@@ -266,6 +266,103 @@ TEST_P(Counters, EndedProcessesLeaveTheirTotalsAndNoMapEntries) {
       << "the map is not empty";
 }
 
+// ---- policies ------------------------------------------------------------------------------------
+
+/// What this process's cgroup may count from now on.
+class Policies : public Accounting {
+ protected:
+  void apply(cgroup_policy policy) {
+    if (cgroup_ == 0) {
+      for (const auto& series : read().calls) {
+        if (series.process.tgid == static_cast<unsigned>(::getpid()))
+          cgroup_ = to_number(series.cgroup);
+      }
+    }
+    ASSERT_NE(cgroup_, 0u) << "one call must come first";
+    ASSERT_EQ(bpf_map_update_elem(bpf_->handles().policies, &cgroup_, &policy, BPF_ANY), 0);
+    bpf_->policies_changed();
+  }
+
+  std::uint64_t cgroup_ = 0;
+};
+
+constexpr cgroup_policy kNothing{};
+constexpr cgroup_policy kEverything{~0ULL, 0, 1, 0};
+
+TEST_P(Policies, CountExactlyTheCallsWhileTheyCover) {
+  const auto library = StubLibrary::load(kStubs + "/push/libcudart.so.13");
+  attach(library, {"cudaMemcpy"});
+  auto* copy = library.function<Memcpy>("cudaMemcpy");
+  char a[8], b[8];
+  const auto calls = [&](int n) {
+    for (int i = 0; i < n; ++i) copy(a, b, 8, COPY_H2D);
+  };
+  calls(3);
+  apply(kNothing);
+  calls(50);
+  EXPECT_EQ(totals("cudaMemcpy").calls, 3u);
+  apply(kEverything);
+  calls(4);
+  apply(kNothing);
+  calls(50);
+  EXPECT_EQ(totals("cudaMemcpy").calls, 7u);
+}
+
+TEST_P(Policies, ThatLeaveACollectiveOutFollowItsSequenceAndHideTheCopiesInside) {
+  const auto nccl = StubLibrary::load(kStubs + "/push/libnccl.so.2");
+  attach(nccl, {"ncclCommInitAll", "ncclAllReduce", "ncclBcast", "ncclBroadcast"});
+  void* comm = nullptr;
+  int device = 0;
+  ASSERT_EQ(nccl.function<InitAll>("ncclCommInitAll")(&comm, 1, &device), 0);
+  constexpr int kBroadcast = 5;  // inside ncclBcast
+  apply({1ULL << kBroadcast, 0, 0, 0});
+  nccl.function<AllReduce>("ncclAllReduce")(nullptr, nullptr, 1, kFloat32, 0, comm, nullptr);
+  using Bcast = int(void*, std::size_t, int, int, void*, void*);
+  nccl.function<Bcast>("ncclBcast")(nullptr, 1, kFloat32, 0, comm, nullptr);
+  EXPECT_EQ(totals("ncclAllReduce").calls, 0u);
+  EXPECT_EQ(totals("ncclBroadcast").calls, 0u) << "it is ncclBcast that was called";
+  const auto snapshot = read();
+  ASSERT_EQ(snapshot.communicators.size(), 1u);
+  EXPECT_EQ(snapshot.communicators[0].collectives, 2u);
+}
+
+TEST_P(Policies, CountTheCallsAboveTheirThreshold) {
+  const auto library = StubLibrary::load(kStubs + "/push/libcudart.so.13");
+  attach(library, {"cudaMemcpy"});
+  auto* copy = library.function<Memcpy>("cudaMemcpy");
+  char a[8], b[8];
+  copy(a, b, 8, COPY_H2D);
+  EXPECT_EQ(totals("cudaMemcpy").slow, 0u);
+  apply({~0ULL, 1, 1, 0});
+  copy(a, b, 8, COPY_H2D);
+  EXPECT_EQ(totals("cudaMemcpy").slow, 1u);
+  apply({~0ULL, 3'600'000'000'000, 1, 0});
+  copy(a, b, 8, COPY_H2D);
+  EXPECT_EQ(totals("cudaMemcpy").slow, 1u);
+  EXPECT_EQ(totals("cudaMemcpy").calls, 3u);
+}
+
+TEST_P(Policies, OfTheUnclassifiedHoldUntilACgroupHasItsOwn) {
+  const auto library = StubLibrary::load(kStubs + "/push/libcudart.so.13");
+  attach(library, {"cudaMemcpy"});
+  auto* copy = library.function<Memcpy>("cudaMemcpy");
+  char a[8], b[8];
+  copy(a, b, 8, COPY_H2D);
+  apply(kEverything);
+  bpf_->set_unclassified(kNothing);
+  copy(a, b, 8, COPY_H2D);
+  EXPECT_EQ(totals("cudaMemcpy").calls, 2u);
+  ASSERT_EQ(bpf_map_delete_elem(bpf_->handles().policies, &cgroup_), 0);
+  bpf_->policies_changed();
+  copy(a, b, 8, COPY_H2D);
+  EXPECT_EQ(totals("cudaMemcpy").calls, 2u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Method, Policies,
+                         ::testing::Values(AttachMethod::kSession, AttachMethod::kMulti,
+                                           AttachMethod::kPerf),
+                         [](const auto& method) { return std::string(to_string(method.param)); });
+
 INSTANTIATE_TEST_SUITE_P(Method, Counters,
                          ::testing::Values(AttachMethod::kSession, AttachMethod::kPerf),
                          [](const auto& method) { return std::string(to_string(method.param)); });

@@ -62,6 +62,9 @@ TEST(Config, ReadsEverySetting) {
   expected.default_action = DefaultAction::ignore;
   expected.slow_call_threshold = 1500us;
   expected.max_series = 500;
+  expected.pod_labels = {"app", "batch.kubernetes.io/job-*"};
+  expected.series_retention = 5min;
+  expected.duration_buckets = {16us, 1024us};
   expected.map_entries = 4096;
   expected.attach_method = AttachMethod::multi;
   expected.open_method = OpenMethod::path;
@@ -141,6 +144,9 @@ INSTANTIATE_TEST_SUITE_P(Values, BadConfig, testing::Values(
   Bad{"address", "listen_address: localhost", "test.yaml:1", "append one, such as localhost:9090"},
   Bad{"node_name", "node_name: \"a b\"", "test.yaml:1", "not a host name"},
   Bad{"no_value", "log_level: info\nmax_series:\n", "test.yaml:2", "max_series has no value"},
+  Bad{"bucket_between", "duration_buckets: [16us,\n  1ms]", "test.yaml:1", "write 1024us"},
+  Bad{"label_name", "pod_labels: ['a b', 'c=d']", "test.yaml:1", "not the name of a label"},
+  Bad{"nested_list", "pod_labels: [[a]]", "test.yaml:1", "a list of plain words"},
   Bad{"list", "max_series: [1, 2]", "test.yaml:1", "takes one value"},
   Bad{"map", "max_series: {a: 1}", "test.yaml:1", "write max_series: 10000"},
   Bad{"group_as_value", "probes: true", "test.yaml:1", "\"probes\" is a group"}

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -121,8 +122,11 @@ struct Exporter {
   explicit Exporter(model::Snapshot initial, std::size_t max_series = 10000)
       : snapshot(std::make_shared<model::Snapshot>(std::move(initial))),
         collectable(
-            {"node-a", max_series, "0.1.0", "abc"}, [this] { return snapshot; }, container_of,
-            clock) {}
+            {"node-a", max_series, "0.1.0", "abc", kAllDurationEnds, "/proc",
+             [] {
+               return AgentStatus{true, true, {{"training", true}}};
+             }},
+            [this] { return snapshot; }, container_of, clock) {}
 
   std::string text() const { return metrics_text(collectable).value(); }
   Lines lines() const {
@@ -330,6 +334,50 @@ TEST(PrometheusExport, NewestWorkloadsAreFoldedWhenTheBudgetIsSpentAndSumsStayEx
   EXPECT_EQ(complete.at(dropped), 0);
 }
 
+TEST(PrometheusExport, PodLabelsFollowTheLabelsOfTheWorkload) {
+  FakeClock clock;
+  const auto snapshot = std::make_shared<model::Snapshot>(full_snapshot());
+  PrometheusCollectable collectable(
+      {"n"}, [&] { return snapshot; },
+      [](model::CgroupId) {
+        return Workload{"research", "train-0", "main", {{"label_app", "tr\"ain"}}, 0};
+      },
+      clock);
+  EXPECT_THAT(metrics_text(collectable).value(),
+              testing::HasSubstr("ingero_anomaly_count{node=\"n\",namespace=\"research\","
+                                 "pod=\"train-0\",container=\"main\",label_app=\"tr\\\"ain\"} "));
+}
+
+TEST(PrometheusExport, APodsOwnLimitFoldsItAndNobodyElse) {
+  FakeClock clock;
+  const auto snapshot = std::make_shared<model::Snapshot>(full_snapshot());
+  PrometheusCollectable collectable(
+      {"n"}, [&] { return snapshot; },
+      [](model::CgroupId cgroup) {
+        Workload workload = container_of(cgroup);
+        workload.max_series = workload.container == "c1" ? 1 : 0;
+        return workload;
+      },
+      clock);
+  const std::string text = metrics_text(collectable).value();
+  EXPECT_THAT(text,
+              testing::Not(testing::HasSubstr(
+                  "gpu_memcpy_bytes_total{node=\"n\",namespace=\"\",pod=\"\",container=\"c1\"")));
+  EXPECT_THAT(text, testing::HasSubstr("container=\"other\""));
+}
+
+TEST(PrometheusExport, BucketsThatAreLeftOutLeaveTheOthersCumulative) {
+  model::DurationCounts counts{};
+  counts[kernel_bucket_of_end(0)] = 3;
+  counts[kernel_bucket_of_end(4)] = 2;
+  const auto all = duration_histogram(counts, 0, 1e9);
+  const auto few = duration_histogram(counts, 0, 1e9, 1U << 4 | 1U << 27);
+  ASSERT_EQ(few.bucket.size(), 2u);
+  EXPECT_EQ(few.bucket[0].upper_bound, all.bucket[4].upper_bound);
+  EXPECT_EQ(few.bucket[0].cumulative_count, 5u);
+  EXPECT_EQ(few.sample_count, 5u);
+}
+
 TEST(PrometheusExport, EverySeriesHasTheLabelsOfTheTable) {
   Exporter exporter(full_snapshot());
   std::set<std::string> seen;
@@ -404,9 +452,12 @@ TEST(PrometheusExport, PromtoolReadsItAndComplainsAboutGivenNamesOnly) {
   EXPECT_TRUE(WIFEXITED(status));
   EXPECT_TRUE(WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 3) << output;
   // Published dashboards query these; the lint would like other names.
-  const std::set<std::string> given = {
-      "gpu_memcpy_duration_ms", "gpu_nccl_collective_count", "gpu_nccl_collective_barrier_events",
-      "gpu_nccl_processes_total", "gpu_cuda_operation_duration_microseconds"};
+  const std::set<std::string> given = {"gpu_memcpy_duration_ms",
+                                       "gpu_nccl_collective_count",
+                                       "gpu_nccl_collective_barrier_events",
+                                       "gpu_nccl_processes_total",
+                                       "gpu_cuda_operation_duration_microseconds",
+                                       "ingero_anomaly_count"};
   std::istringstream stream(output);
   for (std::string line; std::getline(stream, line);) {
     EXPECT_TRUE(given.contains(line.substr(0, line.find(' ')))) << line;

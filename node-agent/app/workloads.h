@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "attribute/container_resolver.h"
+#include "export/workload.h"
+#include "k8s/pod_table.h"
+#include "model/snapshot.h"
+#include "policy/decision.h"
+
+namespace ingero::app {
+
+/// What the cluster says, as far as it is known. Immutable.
+struct ClusterView {
+  std::shared_ptr<const k8s::PodSnapshot> pods;  ///< never null
+  bool pods_synced = false;
+  /// Labels by namespace; null: not known yet.
+  std::shared_ptr<const std::map<std::string, policy::Labels>> namespaces;
+  /// Null: not known yet, so nothing that a policy could select is decided.
+  std::shared_ptr<const policy::PolicySet> policies;
+};
+
+/// A container that is known, for reports and /debug/state.
+struct CoveredContainer {
+  model::CgroupId cgroup = model::CgroupId::kUnknown;
+  std::shared_ptr<const k8s::PodInfo> pod;  ///< null: not of a known pod
+  std::string container;
+  std::string kind;   ///< app, init, sidecar, ephemeral; "" outside of pods
+  std::string state;  ///< traced, waiting, untraced, gone
+  std::string reason;
+  std::optional<policy::Decision> decision;
+};
+
+/// Who the cgroups of this host are, and which of their calls count: joins what is known about
+/// containers, pods and policies, tells the kernel, and keeps out of every snapshot what does not
+/// count. Thread safe.
+///
+/// A cgroup is counted before it is classified, so nothing is lost while its pod's metadata is on its
+/// way; its series appear with their labels, or not at all. What was counted outside of the covered
+/// spans is taken off again.
+class Workloads {
+ public:
+  /// Everything that is counted now, uncovered spans included.
+  using CountReader = std::function<model::Snapshot()>;
+  /// Puts what holds for a cgroup into force in the kernel; nullopt: the cgroup is gone.
+  using KernelWriter = std::function<void(
+      const std::vector<std::pair<model::CgroupId, std::optional<policy::Decision>>>&)>;
+
+  struct Settings {
+    std::chrono::nanoseconds retention = std::chrono::seconds(60);
+    std::vector<std::string> allowed_labels{"*"};  ///< globs
+    /// How long the series of a container wait for the metadata of its pod.
+    std::chrono::nanoseconds patience = std::chrono::seconds(10);
+  };
+
+  Workloads(CountReader read_counts, KernelWriter write_kernel)
+      : read_counts_(std::move(read_counts)), write_kernel_(std::move(write_kernel)) {}
+
+  void set_settings(Settings settings);
+  /// Null: no cluster; `fallback` decides.
+  void set_cluster(std::shared_ptr<const ClusterView> view);
+  /// What holds where no policy can match.
+  void set_fallback(policy::Decision fallback);
+
+  /// Looks at all cgroups anew; cgroups in `used` are kept although their directory may be gone.
+  /// Returns those whose series have ended for good.
+  std::vector<model::CgroupId> refresh(const attribute::ContainerTable& containers,
+                                       std::uint64_t now_ns);
+
+  /// Removes what does not count, takes off what was counted while nothing covered it, and adds
+  /// what could not be attributed to its counters.
+  void filter(model::Snapshot& snapshot, std::uint64_t now_ns) const;
+
+  exporting::Workload workload_of(model::CgroupId cgroup) const;
+  std::vector<CoveredContainer> containers() const;
+
+ private:
+  using Place = std::pair<std::uint16_t, std::uint8_t>;       // function, direction
+  using ErrorPlace = std::pair<std::uint16_t, std::int32_t>;  // function, code
+  struct Baseline {
+    std::map<Place, model::CallTotals> calls;
+    std::map<ErrorPlace, std::uint64_t> errors;
+  };
+  enum class Kind { not_pod, waiting, pod, unknown_pod };
+  struct Entry {
+    std::shared_ptr<const attribute::ContainerInfo> info;
+    Kind kind = Kind::waiting;
+    std::shared_ptr<const k8s::PodInfo> pod;
+    std::string container;
+    std::string container_kind;
+    bool container_known = false;
+    std::uint64_t first_seen_ns = 0;
+    std::optional<std::uint64_t> gone_ns;
+    std::optional<policy::Decision> decision;
+    policy::FunctionSet covered;  ///< ever
+    std::optional<std::uint64_t> uncovered_ns;
+    Baseline baseline;
+    bool ended = false;
+  };
+
+  void classify(Entry& entry, std::uint64_t now_ns) const;
+  void classify_pod(Entry& entry, std::uint64_t now_ns) const;
+  std::optional<policy::Decision> decide(const Entry& entry) const;
+  void take_decision(model::CgroupId cgroup, Entry& entry, policy::Decision decision,
+                     std::uint64_t now_ns, std::optional<model::Snapshot>& counts);
+  static void set_baseline(model::CgroupId cgroup, Entry& entry,
+                           const policy::FunctionSet& functions, const model::Snapshot& counts);
+  bool is_visible(const Entry& entry, std::uint64_t now_ns) const;
+  bool counts(const Entry* entry, std::uint16_t function, std::uint64_t now_ns) const;
+  void filter_calls(model::Snapshot& snapshot, std::uint64_t now_ns) const;
+  void filter_errors(model::Snapshot& snapshot, std::uint64_t now_ns) const;
+  exporting::Workload labelled(const Entry& entry) const;
+  bool is_allowed(const std::string& name) const;
+  const Entry* find(model::CgroupId cgroup) const;
+
+  const CountReader read_counts_;
+  const KernelWriter write_kernel_;
+
+  mutable std::mutex mutex_;
+  Settings settings_;
+  std::shared_ptr<const ClusterView> cluster_;
+  policy::Decision fallback_;
+  std::unordered_map<model::CgroupId, Entry, model::IdentityHash> entries_;
+};
+
+/// The name of the label that carries a pod's label or annotation: `prefix` and the name, with _ for
+/// what Prometheus does not allow.
+std::string metric_label_name(std::string_view prefix, std::string_view name);
+
+}  // namespace ingero::app
