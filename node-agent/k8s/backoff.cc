@@ -2,7 +2,9 @@
 #include "k8s/backoff.h"
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstdint>
+#include <mutex>
 #include <random>
 #include <utility>
 
@@ -11,6 +13,13 @@ namespace ingero::k8s {
 double draw_random() {
   thread_local std::mt19937_64 generator{std::random_device{}()};
   return std::uniform_real_distribution<double>(0.0, 1.0)(generator);
+}
+
+void wait_for(std::chrono::nanoseconds time, const std::stop_token& stop) {
+  std::mutex mutex;
+  std::condition_variable_any wake;
+  std::unique_lock lock(mutex);
+  wake.wait_for(lock, stop, time, [] { return false; });
 }
 
 Backoff::Backoff(BackoffOptions options, RandomSource random)

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <functional>
+#include <stop_token>
 
 namespace ingero::k8s {
 
@@ -10,6 +11,9 @@ namespace ingero::k8s {
 using RandomSource = std::function<double()>;
 /// Each thread's own generator, seeded by the system.
 double draw_random();
+
+/// Waits for the time or the stop request, whichever comes first.
+void wait_for(std::chrono::nanoseconds time, const std::stop_token& stop);
 
 struct BackoffOptions {
   std::chrono::milliseconds first{100};

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "k8s/informer.h"
 
-#include <condition_variable>
 #include <exception>
 #include <system_error>
 #include <utility>
@@ -15,13 +14,6 @@ namespace {
 constexpr std::chrono::seconds kLogInterval{60};
 /// On top of a watch's own timeout, for a server that does not keep to it.
 constexpr std::chrono::seconds kWatchGrace{30};
-
-void wait_for(std::chrono::nanoseconds time, const std::stop_token& stop) {
-  std::mutex mutex;
-  std::condition_variable_any wake;
-  std::unique_lock lock(mutex);
-  wake.wait_for(lock, stop, time, [] { return false; });
-}
 
 /// The server has not seen that version: etcd was restored, or a replica of the API server lags.
 bool is_version_unknown(const Error& error) {
