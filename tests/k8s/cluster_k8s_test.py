@@ -6,15 +6,15 @@ import tarfile
 
 import pytest
 from e2e.harness.waiting import wait_until
-from harness.kubectl import REPOSITORY, get, logs, run, why
+from harness.kubectl import containerd, get, logs, why
 from harness.kubernetes_agent import IMAGE
 
 
 @pytest.fixture(scope="module", name="image_tar")
 def fixture_image_tar(tmp_path_factory):
-    """The image as the cluster has it: hack/image takes the one of the last time."""
+    """The image as the cluster has it."""
     tar = tmp_path_factory.mktemp("image") / "ingero.tar"
-    run(f"{REPOSITORY}/hack/image", IMAGE, "--tar", tar, seconds=900)
+    containerd("images", "export", tar, IMAGE)
     return tar
 
 

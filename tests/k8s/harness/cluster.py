@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What one test starts in the cluster, and its end."""
 import itertools
+import json
 import os
 import secrets
 
 from . import kubernetes_agent, workload_images
-from .kubectl import apply, kubectl, run
+from .kubectl import apply, get, kubectl, run
 from .workload import Workload, workload_container
 
 
@@ -39,34 +40,39 @@ class Cluster:
         return workload_images.real_image(nccl)
 
     def pod(self, name, containers, *, init=(), labels=None, **spec):
-        """A pod whose volume `out` is a folder of this test; returns that folder."""
+        """A pod, which has a folder of this test as its volume `out`."""
         directory = os.path.join(self.directory, name)
-        os.makedirs(directory, exist_ok=True)
-        # The stub's pod may run as anybody.
-        os.chmod(directory, 0o777)
+        for container in [*init, *containers]:
+            os.makedirs(os.path.join(directory, container["name"]), exist_ok=True)
+        volumes = [{"name": "out", "hostPath": {"path": directory}}, *spec.pop("volumes", [])]
         apply({"apiVersion": "v1", "kind": "Pod",
                "metadata": {"name": name, "namespace": self.namespace, "labels": labels or {}},
                "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1,
-                        "automountServiceAccountToken": False,
-                        "initContainers": list(init), "containers": list(containers),
-                        "volumes": [{"name": "out", "hostPath": {"path": directory}}], **spec}})
-        return directory
+                        "automountServiceAccountToken": False, "initContainers": list(init),
+                        "containers": list(containers), "volumes": volumes, **spec}})
 
-    def _of_container(self, pod, directory, container, image):
-        return Workload(self.namespace, pod, container, os.path.join(directory, container),
-                        image.libraries)
+    def workload_of(self, pod, container, image):
+        """One container of a pod that `pod` has made."""
+        return Workload(self.namespace, pod, container,
+                        os.path.join(self.directory, pod, container), image.libraries)
 
     def workload(self, image, scenario=None, options=(), *, name=None, container="workload",
                  labels=None, **more):
         """A pod with one workload, not yet calling."""
         name = name or f"workload-{next(self._numbers)}"
-        part = workload_container(container, image, container, scenario, options, **more)
-        directory = self.pod(name, [part], labels=labels)
-        return self._of_container(name, directory, container, image)
+        self.pod(name, [workload_container(container, image, scenario, options, **more)],
+                 labels=labels)
+        return self.workload_of(name, container, image)
 
-    def workloads_of(self, pod, directory, image, *containers):
-        """Of a pod with several containers, made by `pod`."""
-        return [self._of_container(pod, directory, name, image) for name in containers]
+    def ephemeral_workload(self, pod, container, image, scenario=None, options=()):
+        """One more container in a pod that runs, as `kubectl debug` adds it."""
+        os.makedirs(os.path.join(self.directory, pod, container))
+        running = get("pod", pod, self.namespace)
+        running["spec"]["ephemeralContainers"] = [
+            workload_container(container, image, scenario, options, gpus=0)]
+        path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/ephemeralcontainers"
+        kubectl("replace", "--raw", path, "-f", "-", text_input=json.dumps(running))
+        return self.workload_of(pod, container, image)
 
     @staticmethod
     def run(agent, *workloads):

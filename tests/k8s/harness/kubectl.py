@@ -34,6 +34,12 @@ def hack_cluster(*arguments, seconds=120):
     return run(_HACK_CLUSTER, *arguments, seconds=seconds).stdout
 
 
+def containerd(*arguments, **more):
+    """What containerd says of its images and containers, below Kubernetes."""
+    return run("ctr", "--address", "/run/ingero-cluster/containerd.sock", "--namespace", "k8s.io",
+               *arguments, **more).stdout
+
+
 def kubectl(*arguments, **more):
     return run("kubectl", *arguments, **more).stdout
 

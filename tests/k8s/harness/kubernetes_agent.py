@@ -23,6 +23,10 @@ def install(*values, seconds=120):
                "--create-namespace", *options, "--wait", "--timeout", f"{seconds}s",
                seconds=seconds + 30, check=False)
     assert done.returncode == 0, f"helm: {done.stderr}\n{_what_pods_say()}"
+    # A tenth of the agents may be unavailable, which rounded up is our only one: helm waits for none.
+    rolled_out = run("kubectl", "rollout", "status", "daemonset/ingero", "-n", NAMESPACE,
+                     f"--timeout={seconds}s", seconds=seconds + 30, check=False)
+    assert rolled_out.returncode == 0, f"{rolled_out.stderr}\n{_what_pods_say()}"
     return KubernetesAgent()
 
 

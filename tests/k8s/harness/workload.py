@@ -9,20 +9,22 @@ from e2e.harness.waiting import wait_until
 from .kubectl import get, kubectl, why
 
 
-def workload_container(name, image, folder, scenario=None, options=(), *, gpus=1, start_file=True,
-                       hold=True):
-    """The container's part of a pod, with `folder` of the volume `out` as /out."""
+def workload_container(name, image, scenario=None, options=(), *, gpus=1, start_file=True,
+                       hold=True, **more):
+    """The container's part of a pod; its files are in the folder /out/NAME."""
+    out = f"/out/{name}"
     arguments = [text for kind, path in image.libraries.items() for text in (f"--{kind}", path)]
     arguments += ["--scenario", scenario or image.scenario, *map(str, options)]
-    arguments += ["--tally", "/out/tally.json", "--ready-file", "/out/ready"]
+    arguments += ["--tally", f"{out}/tally.json", "--ready-file", f"{out}/ready"]
     if start_file:
-        arguments += ["--start-file", "/out/start"]
+        arguments += ["--start-file", f"{out}/start"]
     if hold:
-        arguments += ["--hold-file", "/out/finish"]
-    resources = {"limits": {"nvidia.com/gpu": str(gpus)}} if gpus else {}
-    return {"name": name, "image": image.name, "imagePullPolicy": "Never", "args": arguments,
-            "resources": resources,
-            "volumeMounts": [{"name": "out", "mountPath": "/out", "subPath": folder}]}
+        arguments += ["--hold-file", f"{out}/finish"]
+    part = {"name": name, "image": image.name, "imagePullPolicy": "Never", "args": arguments,
+            "volumeMounts": [{"name": "out", "mountPath": "/out"}], **more}
+    if gpus:
+        part["resources"] = {"limits": {"nvidia.com/gpu": str(gpus)}}
+    return part
 
 
 class Workload:
@@ -34,7 +36,6 @@ class Workload:
         self.container = container
         self.directory = directory
         self.libraries = libraries
-        os.makedirs(directory, exist_ok=True)
 
     def __str__(self):
         return f"{self.namespace}/{self.pod}/{self.container}"

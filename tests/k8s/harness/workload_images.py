@@ -11,7 +11,7 @@ from e2e.harness.host import stubs
 from e2e.harness.real_libraries import find
 
 from .image import write_image
-from .kubectl import hack_cluster, run
+from .kubectl import containerd, hack_cluster
 
 _BUILD_ROOT = os.path.join(os.path.dirname(__file__), "..", "..", "workload", "container",
                            "build_root.sh")
@@ -33,15 +33,10 @@ def _fingerprint(pairs):
     return digest.hexdigest()[:16]
 
 
-def loaded_images():
-    return run("ctr", "--address", "/run/ingero-cluster/containerd.sock", "--namespace", "k8s.io",
-               "images", "ls", "-q").stdout.split()
-
-
 def _ensure(name, *pairs):
     program = os.path.join(workload_dir(), "ingero_workload")
     image = f"localhost/ingero-{name}:{_fingerprint([f'{program}:{_PROGRAM}', *pairs])}"
-    if image not in loaded_images():
+    if image not in containerd("images", "ls", "-q").split():
         with tempfile.TemporaryDirectory() as directory:
             root = os.path.join(directory, "root")
             subprocess.run([_BUILD_ROOT, root, program, *pairs], check=True,
