@@ -102,6 +102,9 @@ MATRIX = [
     ({"config": {"log_level": "debug", "max_series": 1000000, "probes": {"cuda": False}}},
      lambda o: yaml.safe_load(one(o, "ConfigMap")["data"]["config.yaml"])
      == {"log_level": "debug", "max_series": 1000000, "probes": {"cuda": False}}),
+    ({"config": {"pod_labels": ["app", "job-*"], "duration_buckets": ["1ms", "1.024ms"]}},
+     lambda o: yaml.safe_load(one(o, "ConfigMap")["data"]["config.yaml"])["pod_labels"]
+     == ["app", "job-*"]),
     ({"port": 9191},
      lambda o: container_of(o)["ports"][0]["containerPort"] == 9191
      and yaml.safe_load(one(o, "ConfigMap")["data"]["config.yaml"]) == {"listen_address": ":9191"}),
@@ -255,6 +258,7 @@ BAD_VALUES = [
     ({"config": {"scan_interval": 10}}, "config.scan_interval"),
     ({"config": {"scan_interval": "10 seconds"}}, "config.scan_interval"),
     ({"config": {"max_series": 1}}, "config.max_series"),
+    ({"config": {"pod_labels": [1]}}, "config.pod_labels"),
     ({"config": {"probes": {"nccl": "on"}}}, "config.probes.nccl"),
     ({"config": "log_level: debug"}, "config"),
     ({"gpuNodesOnly": "yes"}, "gpuNodesOnly"),
