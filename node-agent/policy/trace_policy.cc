@@ -82,6 +82,12 @@ void read_spec(const JsonField& spec, TracePolicy& policy) {
 
 }  // namespace
 
+bool has_same_spec(const TracePolicy& a, const TracePolicy& b) {
+  TracePolicy same_version = a;
+  same_version.resource_version = b.resource_version;
+  return same_version == b;
+}
+
 Result<TracePolicy> parse_policy(const nlohmann::json& object) {
   std::optional<Error> error;
   TracePolicy policy;

@@ -37,6 +37,10 @@ struct TracePolicy {
   bool operator==(const TracePolicy&) const = default;
 };
 
+/// Whether two states of an object have the same spec; the resource version also changes with the
+/// status.
+bool has_same_spec(const TracePolicy& a, const TracePolicy& b);
+
 /// Reads a GpuTracePolicy object. Unknown fields are skipped, as a newer schema may have more; a
 /// wrong type or a value out of bounds is an error that names the field. An empty list of included
 /// containers or functions means all of them.
