@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "report/node_report.h"
+#include "report/policy_status.h"
+
+namespace ingero::report {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::uint64_t kSecond = 1'000'000'000;
+constexpr std::uint64_t kNoon = 1'769'860'800 * kSecond;
+
+NodeReport sample() {
+  NodeReport report;
+  report.agent_version = "0.4.0";
+  report.kernel = "6.8.0";
+  report.probes = 42;
+  report.losses = {{"map_full", 3}, {"none", 0}, {"map_full", 2}};
+  report.policies = {{"training", 3, 8, 64, true, "AllTraced", "8 pods are traced"},
+                     {"", 1, 1, 1, true, "", ""}};
+  report.untraced = {{"research", "train-0", "train", "NoLibraryMapped", "line\nbreak", "training"},
+                     {"research", "", "x", "NoLibraryMapped", "", ""}};
+  report.ready = {ConditionStatus::yes, "AllTraced", "8 pods are traced", {}};
+  return report;
+}
+
+TEST(NodeReportTest, TheStatusHasWhatTheReportHas) {
+  const json status = build_node_status(sample(), nullptr, kNoon);
+  EXPECT_EQ(status["observedTime"], "2026-01-31T12:00:00Z");
+  EXPECT_EQ(status["agentVersion"], "0.4.0");
+  EXPECT_EQ(status["probes"], 42);
+  EXPECT_EQ(status["lostEvents"], 5);
+  EXPECT_EQ(status["losses"], json::parse(R"([{"reason": "map_full", "count": 5}])"));
+  EXPECT_EQ(status["policies"], json::parse(R"([{"name": "training", "observedGeneration": 3,
+    "pods": 8, "processes": 64, "ready": true, "reason": "AllTraced",
+    "message": "8 pods are traced"}])"));
+  EXPECT_EQ(status["untraced"], json::parse(R"([{"namespace": "research", "pod": "train-0",
+    "container": "train", "reason": "NoLibraryMapped", "message": "line\\x0abreak",
+    "policy": "training"}])"));
+  EXPECT_EQ(status["conditions"], json::parse(R"([{"type": "Ready", "status": "True",
+    "lastTransitionTime": "2026-01-31T12:00:00Z", "reason": "AllTraced",
+    "message": "8 pods are traced"}])"));
+}
+
+TEST(NodeReportTest, TheTransitionTimeChangesOnlyWithTheStatus) {
+  NodeReport report = sample();
+  const json first = build_node_status(report, nullptr, kNoon);
+  report.ready.reason = "Other";
+  const json second = build_node_status(report, first, kNoon + 5 * kSecond);
+  EXPECT_EQ(second["conditions"][0]["lastTransitionTime"], "2026-01-31T12:00:00Z");
+  report.ready.status = ConditionStatus::no;
+  const json third = build_node_status(report, second, kNoon + 9 * kSecond);
+  EXPECT_EQ(third["conditions"][0]["status"], "False");
+  EXPECT_EQ(third["conditions"][0]["lastTransitionTime"], "2026-01-31T12:00:09Z");
+  for (const char* odd : {"7", "[]", R"({"conditions": 5})", R"({"conditions": [7, {}]})",
+                          R"({"conditions": [{"type": "Ready", "status": "False"}]})"}) {
+    const json status = build_node_status(report, json::parse(odd), kNoon);
+    EXPECT_EQ(status["conditions"][0]["lastTransitionTime"], "2026-01-31T12:00:00Z") << odd;
+  }
+}
+
+TEST(NodeReportTest, ListsAndTextsKeepToTheSchema) {
+  NodeReport report = sample();
+  report.agent_pod = std::string(300, 'p');
+  report.config_error = std::string(2000, '\xff');
+  report.policies.clear();
+  for (int i = 0; i < 600; ++i) {
+    report.policies.push_back({.name = "p" + std::to_string(i)});
+    report.losses.push_back({"r" + std::to_string(i), 1});
+    report.untraced.push_back({"n", "pod", "c", "Reason", "", ""});
+  }
+  const json status = build_node_status(report, nullptr, kNoon);
+  EXPECT_EQ(status["agentPod"].get<std::string>().size(), 253u);
+  EXPECT_EQ(status["configError"].get<std::string>().size(), 1024u);
+  EXPECT_EQ(status["policies"].size(), 512u);
+  EXPECT_EQ(status["losses"].size(), 64u);
+  EXPECT_EQ(status["lostEvents"], 605);
+  EXPECT_EQ(status["untraced"].size(), 64u);
+}
+
+TEST(NodeReportTest, CountsAloneMakeNoOtherReport) {
+  NodeReport report = sample();
+  const json first = build_node_status(report, nullptr, kNoon);
+  report.calls = 99;
+  report.losses[0].count = 100;
+  const json second = build_node_status(report, first, kNoon + kSecond);
+  EXPECT_NE(first, second);
+  EXPECT_TRUE(is_same_but_for_counts(first, second));
+  report.pods = 9;
+  EXPECT_FALSE(is_same_but_for_counts(first, build_node_status(report, first, kNoon)));
+  EXPECT_FALSE(is_same_but_for_counts(nullptr, first));
+}
+
+json node(const char* name, const char* policies, const char* untraced = "[]") {
+  return {{"metadata", {{"name", name}}},
+          {"status", {{"policies", json::parse(policies)}, {"untraced", json::parse(untraced)}}}};
+}
+
+json fold(const std::vector<json>& nodes, json before = nullptr) {
+  return fold_policy_statuses({{"p", 3, std::move(before)}}, nodes, kNoon).at("p");
+}
+
+TEST(PolicyStatusTest, TheNodesAreSummed) {
+  const char* ready = R"([{"name": "p", "observedGeneration": 3, "pods": 8, "processes": 64,
+                           "ready": true}, {"name": "other", "pods": 100}])";
+  const json status = fold({node("b", ready), node("a", ready), node("c", "[]")});
+  EXPECT_EQ(status, json::parse(R"({
+    "observedGeneration": 3, "nodes": 2, "pods": 16, "processes": 128, "ready": "2/2",
+    "untraced": [],
+    "conditions": [{"type": "Ready", "status": "True", "reason": "AllTraced",
+      "message": "16 pods on 2 nodes are traced", "observedGeneration": 3,
+      "lastTransitionTime": "2026-01-31T12:00:00Z"}]})"));
+}
+
+struct ReadyCase {
+  std::vector<json> nodes;
+  const char* ready;
+  const char* status;
+  const char* reason;
+  const char* message;
+};
+
+TEST(PolicyStatusTest, TheConditionTellsWhy) {
+  const char* in_force = R"([{"name": "p", "observedGeneration": 3, "pods": 1, "ready": true}])";
+  const char* old = R"([{"name": "p", "observedGeneration": 2, "pods": 1, "ready": true}])";
+  const char* no_pods = R"([{"name": "p", "observedGeneration": 3, "ready": true}])";
+  const char* problem = R"([{"name": "p", "observedGeneration": 3, "pods": 1, "ready": false,
+                             "message": "no library"}])";
+  const ReadyCase cases[] = {
+      {{}, "0/0", "Unknown", "NoNodes", "it selects no node that has an agent"},
+      {{node("a", in_force)}, "1/1", "True", "AllTraced", "1 pod on 1 node is traced"},
+      {{node("a", in_force), node("b", old)},
+       "1/2",
+       "False",
+       "Progressing",
+       "it is in force on 1 of 2 nodes"},
+      {{node("a", no_pods)}, "1/1", "True", "NoPods", "it selects no running pod on 1 node"},
+      {{node("b", problem), node("a", in_force)},
+       "2/2",
+       "False",
+       "NotAllTraced",
+       "not all it selects is traced on 1 of 2 nodes; b: no library"},
+  };
+  for (const ReadyCase& c : cases) {
+    const json status = fold(c.nodes);
+    EXPECT_EQ(status["ready"], c.ready) << c.reason;
+    EXPECT_EQ(status["conditions"][0]["status"], c.status) << c.reason;
+    EXPECT_EQ(status["conditions"][0]["reason"], c.reason);
+    EXPECT_EQ(status["conditions"][0]["message"], c.message);
+  }
+}
+
+TEST(PolicyStatusTest, UntracedPodsAreListedWithTheirNodeUpToABound) {
+  json many = json::array();
+  for (int i = 0; i < 40; ++i) {
+    many.push_back({{"namespace", "n"},
+                    {"pod", "p" + std::to_string(i)},
+                    {"container", "c"},
+                    {"reason", "AttachRefused"},
+                    {"message", "m"},
+                    {"policy", i == 0 ? "q" : "p"}});
+  }
+  const json status = fold({node("b", "[]", many.dump().c_str()),
+                            node("a", "[]", R"([{"pod": "x", "reason": "R", "policy": "p"}])")});
+  ASSERT_EQ(status["untraced"].size(), 32u);
+  EXPECT_EQ(status["untraced"][0]["node"], "a");
+  EXPECT_EQ(status["untraced"][1], json::parse(R"({"node": "b", "namespace": "n", "pod": "p1",
+    "container": "c", "reason": "AttachRefused", "message": "m"})"));
+}
+
+TEST(PolicyStatusTest, ReportsThatHoldAnythingAreHarmless) {
+  const json status = fold(
+      {
+          json(7),
+          json::array(),
+          json::object(),
+          {{"metadata", 5}},
+          {{"metadata", {{"name", "x"}}}},
+          {{"metadata", {{"name", "y"}}}, {"status", "odd"}},
+          node("a",
+               R"([7, null, {"name": 3}, {"name": "p", "pods": -5, "processes": "x", "ready": 1,
+                   "observedGeneration": 18446744073709551615}, {"name": "p", "pods": 9}])",
+               R"([7, {"policy": "p"}, {"policy": "p", "pod": 3, "reason": "r"}])"),
+          node("b", R"([{"name": "p", "pods": 9223372036854775807, "observedGeneration": 9}])"),
+          node("c", R"([{"name": "p", "pods": 2147483647, "observedGeneration": 9}])"),
+      },
+      R"({"conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": 3}]})");
+  EXPECT_EQ(status["nodes"], 3);
+  EXPECT_EQ(status["pods"], 2147483647);
+  EXPECT_EQ(status["processes"], 0);
+  EXPECT_EQ(status["ready"], "3/3");
+  EXPECT_TRUE(status["untraced"].empty());
+}
+
+TEST(PolicyStatusTest, TheSameReportsGiveTheSameStatus) {
+  const char* ready = R"([{"name": "p", "observedGeneration": 3, "pods": 8, "ready": true}])";
+  const json first = fold({node("a", ready), node("b", ready)});
+  EXPECT_EQ(fold({node("b", ready), node("a", ready)}, first), first);
+}
+
+}  // namespace
+}  // namespace ingero::report
