@@ -32,6 +32,8 @@ def test_a_pod_that_is_deleted_at_once_keeps_its_counts_and_its_name(cluster):
     keep_attached(cluster, agent, image)
     workload = cluster.workload(image, "mixed", ["--calls", 3], start_file=False)
     tally = workload.tally()
+    # Before the status names the container nobody but the kubelet could tell which one it was.
+    workload.container_id()
     kubectl("delete", "pod", workload.pod, "-n", cluster.namespace, "--force", "--grace-period=0")
     check_exact_pods(agent, (workload, tally))
 

@@ -5,7 +5,7 @@ import os
 from e2e.harness.agent import Agent
 from e2e.harness.waiting import wait_until
 
-from .kubectl import REPOSITORY, get_all, helm, logs, run
+from .kubectl import REPOSITORY, get_all, helm, kubectl, logs, run
 
 NAMESPACE = "ingero"
 IMAGE = "localhost/ingero:test"
@@ -14,7 +14,12 @@ SELECTOR = "app.kubernetes.io/name=ingero,app.kubernetes.io/instance=ingero"
 
 
 def install(*values, seconds=120):
-    """`values` as helm's --set has them, such as "config.log_level=debug"."""
+    """A fresh agent, so that its counts and losses are of this test alone.
+
+    `values` as helm's --set has them, such as "config.log_level=debug".
+    """
+    kubectl("delete", "pods", "-n", NAMESPACE, "-l", SELECTOR, "--grace-period=5",
+            "--ignore-not-found")
     repository, _, tag = IMAGE.rpartition(":")
     settings = [f"image.repository={repository}", f"image.tag={tag}", "image.pullPolicy=Never",
                 *values]
@@ -27,7 +32,7 @@ def install(*values, seconds=120):
     rolled_out = run("kubectl", "rollout", "status", "daemonset/ingero", "-n", NAMESPACE,
                      f"--timeout={seconds}s", seconds=seconds + 30, check=False)
     assert rolled_out.returncode == 0, f"{rolled_out.stderr}\n{_what_pods_say()}"
-    return KubernetesAgent()
+    return KubernetesAgent().wait_ready()
 
 
 def uninstall():
@@ -56,6 +61,16 @@ class KubernetesAgent(Agent):
         if len(pods) != 1 or "deletionTimestamp" in pods[0]["metadata"]:
             return None
         return pods[0] if pods[0]["status"].get("podIP") else None
+
+    def wait_ready(self, seconds=30):
+        def ready():
+            try:
+                return self.get("/readyz", timeout=5)[0] == 200
+            except OSError:
+                return False
+
+        wait_until(ready, lambda: f"agent ready\n{_what_pods_say()}", seconds)
+        return self
 
     @property
     def stderr(self):
