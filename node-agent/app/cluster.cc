@@ -16,7 +16,9 @@ constexpr const char* kConfigMap = "configmap";
 constexpr const char* kPoliciesPath = "/apis/ingero.io/v1alpha1/gputracepolicies";
 constexpr const char* kConfigKey = "config.yaml";
 
-policy::Labels labels_of(const nlohmann::json& object) {
+using nlohmann::json;
+
+policy::Labels labels_of(const json& object) {
   policy::Labels labels;
   const auto metadata = object.find("metadata");
   if (metadata == object.end() || !metadata->is_object()) return labels;
@@ -25,6 +27,29 @@ policy::Labels labels_of(const nlohmann::json& object) {
   for (const auto& [key, value] : found->items())
     if (value.is_string()) labels.emplace(key, value.get<std::string>());
   return labels;
+}
+
+Result<NodeFacts> read_node(const json& object) {
+  return NodeFacts{k8s::text_at(object, {"metadata", "uid"}), labels_of(object)};
+}
+
+Result<ConfigMapState> read_config_map(const json& object) {
+  ConfigMapState state;
+  state.exists = true;
+  state.uid = k8s::text_at(object, {"metadata", "uid"});
+  state.resource_version = k8s::text_at(object, {"metadata", "resourceVersion"});
+  const auto data = object.find("data");
+  if (data == object.end() || !data->is_object()) return state;
+  const auto text = data->find(kConfigKey);
+  if (text == data->end() || !text->is_string()) return state;
+  state.has_key = true;
+  state.yaml = text->get<std::string>();
+  return state;
+}
+
+/// Writes of its status do not make a policy another one.
+bool is_same_spec(const policy::TracePolicy& a, const policy::TracePolicy& b) {
+  return a.uid == b.uid && a.generation == b.generation;
 }
 
 k8s::InformerOptions all_of(std::string path, k8s::DroppedFields dropped) {
@@ -56,6 +81,11 @@ Cluster::Cluster(k8s::Credentials credentials, ClusterOptions options,
     : options_(std::move(options)),
       handlers_(std::move(handlers)),
       client_(std::move(credentials)),
+      namespaces_([](const json& object) -> Result<policy::Labels> { return labels_of(object); },
+                  handlers_.on_change),
+      policies_(policy::parse_policy, handlers_.on_change, is_same_spec),
+      nodes_(read_node, handlers_.on_change),
+      config_maps_(read_config_map, [this] { tell_config_map(); }),
       defaults_(defaults) {}
 
 Cluster::~Cluster() { stop(); }
@@ -64,39 +94,39 @@ void Cluster::stop() {
   for (auto& [what, informer] : informers_) informer->stop();
 }
 
-Status Cluster::watch_all() {
+k8s::InformerHandlers Cluster::pod_handlers() {
   auto pods = k8s::make_pod_handlers(pods_);
   const auto changed = handlers_.on_change;
-  k8s::InformerHandlers pod_handlers{
-      [keep = pods.on_snapshot, changed](std::vector<nlohmann::json> objects) {
-        keep(std::move(objects));
-        changed();
-      },
-      [keep = pods.on_change, changed](k8s::ChangeType type, nlohmann::json object) {
-        keep(type, std::move(object));
-        changed();
-      }};
-  if (auto status =
-          watch(kPods, k8s::make_pod_informer_options(options_.node), std::move(pod_handlers));
+  return {[keep = pods.on_snapshot, changed](std::vector<json> objects) {
+            keep(std::move(objects));
+            changed();
+          },
+          [keep = pods.on_change, changed](k8s::ChangeType type, json object) {
+            keep(type, std::move(object));
+            changed();
+          }};
+}
+
+Status Cluster::watch_all() {
+  if (auto status = watch(kPods, k8s::make_pod_informer_options(options_.node), pod_handlers());
       !status)
     return status;
   if (auto status = watch(kNamespaces, all_of("/api/v1/namespaces", {"spec", "status"}),
-                          keep(namespaces_, [this] { namespaces_changed_ = true; }));
+                          namespaces_.handlers());
       !status)
     return status;
-  if (auto status = watch(kPolicies, all_of(kPoliciesPath, {"status"}),
-                          keep(policies_, [this] { read_policies(); }));
+  if (auto status = watch(kPolicies, all_of(kPoliciesPath, {"status"}), policies_.handlers());
       !status)
     return status;
   if (auto status = watch(kNode, one_of("/api/v1/nodes", options_.node, {"spec", "status"}),
-                          keep(nodes_, [this] { policies_changed_ = true; }));
+                          nodes_.handlers());
       !status)
     return status;
   if (options_.config_map.empty()) return {};
   return watch(kConfigMap,
                one_of(fmt::format("/api/v1/namespaces/{}/configmaps", options_.config_namespace),
                       options_.config_map, {"binaryData"}),
-               keep(config_maps_, [this] { read_config_map(); }));
+               config_maps_.handlers());
 }
 
 Status Cluster::watch(std::string what, k8s::InformerOptions options,
@@ -108,102 +138,50 @@ Status Cluster::watch(std::string what, k8s::InformerOptions options,
   return {};
 }
 
-k8s::InformerHandlers Cluster::keep(std::map<std::string, nlohmann::json>& objects,
-                                    std::function<void()> changed) {
-  return {[this, &objects, changed](std::vector<nlohmann::json> all) {
-            {
-              const std::lock_guard lock(mutex_);
-              objects.clear();
-              for (nlohmann::json& object : all) {
-                std::string name = k8s::text_at(object, {"metadata", "name"});
-                objects.insert_or_assign(std::move(name), std::move(object));
-              }
-              changed();
-            }
-            handlers_.on_change();
-          },
-          [this, &objects, changed](k8s::ChangeType type, nlohmann::json object) {
-            {
-              const std::lock_guard lock(mutex_);
-              std::string name = k8s::text_at(object, {"metadata", "name"});
-              if (type == k8s::ChangeType::deleted) objects.erase(name);
-              else objects.insert_or_assign(std::move(name), std::move(object));
-              changed();
-            }
-            handlers_.on_change();
-          }};
-}
-
-/// A policy that cannot be read is left out and reported; the others hold. The mutex is held.
-void Cluster::read_policies() {
-  parsed_policies_.clear();
-  policy_errors_.clear();
-  for (const auto& [name, object] : policies_) {
-    auto parsed = policy::parse_policy(object);
-    if (parsed) {
-      parsed_policies_.push_back(std::move(*parsed));
-      continue;
-    }
-    policy_errors_.push_back(
-        {name, k8s::text_at(object, {"metadata", "uid"}), 0, parsed.error().message()});
-  }
-  policies_changed_ = true;
-}
-
-void Cluster::read_config_map() {
-  ConfigMapState state;
-  const auto found = config_maps_.find(options_.config_map);
-  if (found != config_maps_.end()) {
-    state.exists = true;
-    state.uid = k8s::text_at(found->second, {"metadata", "uid"});
-    state.resource_version = k8s::text_at(found->second, {"metadata", "resourceVersion"});
-    const auto data = found->second.find("data");
-    if (data != found->second.end() && data->is_object() && data->contains(kConfigKey) &&
-        data->at(kConfigKey).is_string()) {
-      state.has_key = true;
-      state.yaml = data->at(kConfigKey).get<std::string>();
-    }
-  }
-  if (handlers_.on_config) handlers_.on_config(std::move(state));
+void Cluster::tell_config_map() const {
+  if (!handlers_.on_config) return;
+  const auto snapshot = config_maps_.snapshot();
+  const auto& found = snapshot->objects;
+  handlers_.on_config(found.empty() ? ConfigMapState{} : found.begin()->second);
 }
 
 void Cluster::set_defaults(policy::AgentDefaults defaults) {
   const std::lock_guard lock(mutex_);
-  policies_changed_ = policies_changed_ || !(defaults == defaults_);
+  if (!(defaults == defaults_)) set_policies_.reset();
   defaults_ = defaults;
 }
 
-/// Whether there was a list of these objects, or it was waited for long enough. The mutex is held.
-bool Cluster::is_known(const std::string& what) const {
-  for (const auto& [name, informer] : informers_) {
-    if (name == what && informer->stats().synced) return true;
-  }
+/// Whether there was a list, or it was waited for long enough.
+bool Cluster::is_known(bool synced) const {
   const auto waited = system_clock_source().monotonic_ns() - started_ns_;
-  return waited >= static_cast<std::uint64_t>(options_.patience.count());
+  return synced || waited >= static_cast<std::uint64_t>(options_.patience.count());
 }
 
 std::shared_ptr<const ClusterView> Cluster::view() {
   auto view = std::make_shared<ClusterView>();
   view->pods = pods_.snapshot();
+  const auto namespaces = namespaces_.snapshot();
+  const auto policies = policies_.snapshot();
+  const auto nodes = nodes_.snapshot();
+  if (is_known(namespaces->synced)) {
+    // The labels are a part of the store's snapshot, which they keep alive.
+    view->namespaces = {namespaces, &namespaces->objects};
+  }
   const std::lock_guard lock(mutex_);
   for (const auto& [name, informer] : informers_)
     if (name == kPods) view->pods_synced = informer->stats().synced;
-  if (policies_changed_ && is_known(kPolicies) && is_known(kNode)) {
-    policy::Labels node_labels;
-    if (const auto node = nodes_.find(options_.node); node != nodes_.end())
-      node_labels = labels_of(node->second);
-    policy_set_ =
-        std::make_shared<const policy::PolicySet>(parsed_policies_, node_labels, defaults_);
-    policies_changed_ = false;
-  }
-  if (namespaces_changed_ && is_known(kNamespaces)) {
-    auto labels = std::make_shared<std::map<std::string, policy::Labels>>();
-    for (const auto& [name, object] : namespaces_) labels->emplace(name, labels_of(object));
-    namespace_labels_ = std::move(labels);
-    namespaces_changed_ = false;
+  const bool changed = policies != set_policies_ || nodes != set_nodes_;
+  if (changed && is_known(policies->synced) && is_known(nodes->synced)) {
+    std::vector<policy::TracePolicy> all;
+    for (const auto& [name, one] : policies->objects) all.push_back(one);
+    const auto node = nodes->objects.find(options_.node);
+    const policy::Labels labels =
+        node == nodes->objects.end() ? policy::Labels{} : node->second.labels;
+    policy_set_ = std::make_shared<const policy::PolicySet>(std::move(all), labels, defaults_);
+    set_policies_ = policies;
+    set_nodes_ = nodes;
   }
   view->policies = policy_set_;
-  view->namespaces = namespace_labels_;
   return view;
 }
 
@@ -235,15 +213,16 @@ std::vector<std::string> Cluster::troubles() const {
 }
 
 std::vector<PolicyError> Cluster::policy_errors() const {
-  const std::lock_guard lock(mutex_);
-  return policy_errors_;
+  std::vector<PolicyError> errors;
+  for (const auto& [name, error] : policies_.snapshot()->errors)
+    errors.push_back({name, error.message()});
+  return errors;
 }
 
-Cluster::NodeFacts Cluster::node() const {
-  const std::lock_guard lock(mutex_);
-  const auto found = nodes_.find(options_.node);
-  if (found == nodes_.end()) return {};
-  return {k8s::text_at(found->second, {"metadata", "uid"}), labels_of(found->second)};
+NodeFacts Cluster::node() const {
+  const auto nodes = nodes_.snapshot();
+  const auto found = nodes->objects.find(options_.node);
+  return found == nodes->objects.end() ? NodeFacts{} : found->second;
 }
 
 }  // namespace ingero::app

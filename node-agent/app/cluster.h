@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "k8s/api_client.h"
 #include "k8s/informer.h"
+#include "k8s/object_store.h"
 #include "policy/decision.h"
 
 namespace ingero::app {
@@ -38,9 +39,14 @@ struct ConfigMapState {
 
 struct PolicyError {
   std::string name;
-  std::string uid;
-  std::int64_t generation = 0;
   std::string message;
+};
+
+/// The agent's own node.
+struct NodeFacts {
+  std::string uid;
+  policy::Labels labels;
+  bool operator==(const NodeFacts&) const = default;
 };
 
 /// One kind of objects that the agent watches.
@@ -77,10 +83,6 @@ class Cluster {
   std::vector<WatchState> watches() const;
   std::vector<PolicyError> policy_errors() const;
 
-  struct NodeFacts {
-    std::string uid;
-    policy::Labels labels;
-  };
   NodeFacts node() const;
   k8s::ApiClient& client() { return client_; }
   const ClusterOptions& options() const { return options_; }
@@ -92,27 +94,26 @@ class Cluster {
           Handlers handlers);
   Status watch_all();
   Status watch(std::string what, k8s::InformerOptions options, k8s::InformerHandlers handlers);
-  /// Handlers that keep objects by name and call `changed` after each step.
-  k8s::InformerHandlers keep(std::map<std::string, nlohmann::json>& objects,
-                             std::function<void()> changed);
-  bool is_known(const std::string& what) const;
-  void read_policies();
-  void read_config_map();
+  k8s::InformerHandlers pod_handlers();
+  bool is_known(bool synced) const;
+  void tell_config_map() const;
 
   const ClusterOptions options_;
   const Handlers handlers_;
   const std::uint64_t started_ns_ = system_clock_source().monotonic_ns();
   k8s::ApiClient client_;
   k8s::PodTable pods_;
+  k8s::ObjectStore<policy::Labels> namespaces_;
+  k8s::ObjectStore<policy::TracePolicy> policies_;
+  k8s::ObjectStore<NodeFacts> nodes_;
+  k8s::ObjectStore<ConfigMapState> config_maps_;
 
   mutable std::mutex mutex_;
   policy::AgentDefaults defaults_;
-  std::map<std::string, nlohmann::json> namespaces_, policies_, nodes_, config_maps_;
-  std::vector<policy::TracePolicy> parsed_policies_;
-  std::vector<PolicyError> policy_errors_;
-  bool policies_changed_ = true, namespaces_changed_ = true;
+  /// What the policy set below was made of; null: it has to be made.
+  std::shared_ptr<const k8s::ObjectSnapshot<policy::TracePolicy>> set_policies_;
+  std::shared_ptr<const k8s::ObjectSnapshot<NodeFacts>> set_nodes_;
   std::shared_ptr<const policy::PolicySet> policy_set_;
-  std::shared_ptr<const std::map<std::string, policy::Labels>> namespace_labels_;
   std::vector<std::pair<std::string, std::unique_ptr<k8s::Informer>>> informers_;
 };
 
