@@ -308,6 +308,13 @@ def test_monitors_and_rules_come_only_where_the_operator_is(tmp_path):
     assert sorted(o["kind"] for o in rendered(*values, *OPERATOR) if o["kind"] in kinds) == sorted(kinds)
 
 
+def test_the_apparmor_field_is_left_out_where_the_server_has_none(tmp_path):
+    values = with_values(tmp_path, {"securityContext": {"privileged": False}})
+    assert "appArmorProfile" not in container_of(rendered(*values, "--kube-version", "1.29.5"))[
+        "securityContext"]
+    assert "appArmorProfile" in container_of(rendered(*values))["securityContext"]
+
+
 @pytest.mark.parametrize("count", [0, 3])
 def test_any_number_of_dashboards_is_rendered_as_it_is(tmp_path, count):
     chart = tmp_path / "chart"

@@ -122,9 +122,9 @@ capabilities:
   add:
     {{- toYaml . | nindent 4 }}
   {{- end }}
-{{- with $context.appArmorProfile }}
+{{- if and $context.appArmorProfile (semverCompare ">=1.30.0-0" .Capabilities.KubeVersion.Version) }}
 appArmorProfile:
-  {{- toYaml . | nindent 2 }}
+  {{- toYaml $context.appArmorProfile | nindent 2 }}
 {{- end }}
 {{- with $context.seccompProfile }}
 seccompProfile:
