@@ -18,6 +18,7 @@
 #include "app/cluster.h"
 #include "app/cluster_state.h"
 #include "app/live_config.h"
+#include "app/reporter.h"
 #include "app/settings_source.h"
 #include "app/trace_options.h"
 #include "app/version.h"
@@ -38,6 +39,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kFrameInterval = 1s;
 constexpr auto kWindowInterval = 10s;
+constexpr auto kReportInterval = 2s;
 constexpr std::size_t kFlushBytes = 64 << 10;
 constexpr std::size_t kMaxLabels = 8192;
 
@@ -64,6 +66,7 @@ class TraceRun {
   Result<std::unique_ptr<exporting::HttpServer>> listen(const ListenAddress& address);
   Status join_cluster();
   void cluster_changed();
+  void report_node();
   void take_config_map(ConfigMapState state);
   Status apply(const config::Config& config);
   exporting::Readiness readiness() const;
@@ -90,11 +93,12 @@ class TraceRun {
   boost::asio::io_context io_;
   boost::asio::signal_set signals_{io_};
   boost::asio::steady_timer duration_timer_{io_}, frame_timer_{io_}, window_timer_{io_},
-      cluster_timer_{io_}, patience_timer_{io_};
+      cluster_timer_{io_}, patience_timer_{io_}, report_timer_{io_};
   LiveConfig settings_;
   std::unique_ptr<Agent> agent_;
   std::atomic<bool> cluster_change_pending_ = false;
   std::unique_ptr<Cluster> cluster_;
+  std::unique_ptr<Reporter> reporter_;
   std::optional<ConfigFileSource> config_file_;
   std::unique_ptr<exporting::PrometheusCollectable> collectable_;
   std::unique_ptr<exporting::HttpServer> server_;
@@ -177,7 +181,24 @@ Status TraceRun::join_cluster() {
   patience_timer_.async_wait([this](const boost::system::error_code& error) {
     if (!error) agent_->set_cluster(cluster_->view());
   });
+  auto reporter = Reporter::start(cluster_->client(),
+                                  {wanted.node, wanted.pod, wanted.k8s_namespace, wanted.lease});
+  if (!reporter) return fail(reporter.error());
+  reporter_ = std::move(*reporter);
+  report_node();
   return {};
+}
+
+void TraceRun::report_node() {
+  const auto snapshot = agent_->snapshot();
+  reporter_->report({snapshot, agent_->containers(), cluster_->view(), cluster_->policy_errors(),
+                     settings_.status(), cluster_->not_ready(), options_.kubernetes.pod,
+                     std::string(to_string(agent_->cgroup_mount().hierarchy()))},
+                    cluster_->node());
+  report_timer_.expires_after(kReportInterval);
+  report_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) report_node();
+  });
 }
 
 /// A thousand pods that come at once are looked at a few times, not a thousand times.
@@ -200,6 +221,10 @@ void TraceRun::take_config_map(ConfigMapState state) {
   } else {
     static_cast<void>(settings_.take(state.yaml, source, state.resource_version));
   }
+  const ConfigStatus status = settings_.status();
+  if (!status.accepted && reporter_)
+    reporter_->config_refused(cluster_->options().config_namespace, cluster_->options().config_map,
+                              state.uid, status.error);
 }
 
 exporting::DurationEnds duration_ends(const config::Config& config) {
@@ -315,6 +340,7 @@ nlohmann::json TraceRun::extra_state() const {
                             {"version", config.version},
                             {"waiting_for_restart", config.waiting_for_restart}}}};
   if (cluster_) add_cluster_state(*cluster_, agent_->containers(), state);
+  if (reporter_) state["reports"] = reporter_->state();
   return state;
 }
 
@@ -398,6 +424,7 @@ Result<int> TraceRun::finish() {
   call_writer_.reset();  // before the summary, if both go to one terminal
   const auto snapshot = agent_->snapshot();
   if (server_) server_->stop();
+  if (reporter_) reporter_->stop();
   if (cluster_) cluster_->stop();
   static_cast<void>(screen_.finish());
   const std::size_t width = on_terminal_ ? cli::terminal_size(STDOUT_FILENO).width : 0;

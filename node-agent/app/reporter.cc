@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/reporter.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+
+#include "base/clock.h"
+#include "report/policy_status.h"
+
+namespace ingero::app {
+namespace {
+
+using namespace std::chrono_literals;
+using nlohmann::json;
+
+constexpr const char* kApiVersion = "ingero.io/v1alpha1";
+constexpr const char* kNodesPath = "/apis/ingero.io/v1alpha1/gputracenodes";
+constexpr const char* kPoliciesPath = "/apis/ingero.io/v1alpha1/gputracepolicies";
+// Numbers that grow with every call are written so rarely, that ten thousand nodes make 33 writes a
+// second; everything else at once.
+constexpr std::chrono::nanoseconds kHeartbeat = 5min;
+constexpr std::chrono::nanoseconds kGivenUp = 3 * kHeartbeat;
+
+std::uint64_t number(std::chrono::nanoseconds time) {
+  return static_cast<std::uint64_t>(time.count());
+}
+
+Result<json> as_it_is(const json& object) { return object; }
+
+std::string status_path(const char* collection, const std::string& name) {
+  return fmt::format("{}/{}/status", collection, name);
+}
+
+}  // namespace
+
+Reporter::Leadership::Leadership() : nodes(as_it_is), policies(as_it_is) {}
+
+Reporter::Reporter(k8s::ApiClient& client, ReporterOptions options)
+    : client_(client), options_(std::move(options)) {}
+
+Reporter::~Reporter() { stop(); }
+
+Result<std::unique_ptr<Reporter>> Reporter::start(k8s::ApiClient& client, ReporterOptions options) {
+  std::unique_ptr<Reporter> reporter(new Reporter(client, std::move(options)));
+  const ReporterOptions& chosen = reporter->options_;
+  k8s::EventRecorderOptions event_options;
+  event_options.node = chosen.node;
+  event_options.instance = chosen.pod;
+  auto events = k8s::EventRecorder::start(client, event_options);
+  if (!events) return fail(events.error());
+  reporter->events_ = std::move(*events);
+  k8s::ObjectApplierOptions applier_options;
+  applier_options.on_missing =
+      [self = reporter.get()](const std::string& path) -> std::optional<k8s::AppliedObject> {
+    if (!path.starts_with(kNodesPath)) return std::nullopt;  // a policy that was deleted
+    return k8s::AppliedObject{fmt::format("{}/{}", kNodesPath, self->options_.node),
+                              self->node_object()};
+  };
+  auto applier = k8s::ObjectApplier::start(client, std::move(applier_options));
+  if (!applier) return fail(applier.error());
+  reporter->applier_ = std::move(*applier);
+  if (chosen.lease.empty() || chosen.k8s_namespace.empty()) return reporter;
+  k8s::LeaseOptions lease;
+  lease.k8s_namespace = chosen.k8s_namespace;
+  lease.name = chosen.lease;
+  lease.identity = chosen.pod.empty() ? chosen.node : chosen.pod;
+  auto elector = k8s::LeaseElector::start(client, client, lease);
+  if (!elector) return fail(elector.error());
+  reporter->elector_ = std::move(*elector);
+  return reporter;
+}
+
+void Reporter::stop() {
+  if (leadership_) {
+    leadership_->node_informer->stop();
+    leadership_->policy_informer->stop();
+  }
+  if (elector_) elector_->stop();
+  if (applier_) applier_->stop();
+  if (events_) events_->stop();
+}
+
+// ---- this node -----------------------------------------------------------------------------------
+
+void Reporter::report(const NodeState& state, const NodeFacts& node) {
+  const report::NodeReport report = summary_.summarize(state);
+  write_node(report, node);
+  send_events(report, state);
+  lead();
+}
+
+json Reporter::node_object() const {
+  json metadata = {{"name", options_.node},
+                   {"labels", {{"app.kubernetes.io/managed-by", "ingero"}}}};
+  const std::lock_guard lock(owner_mutex_);
+  if (!owner_.is_null()) metadata["ownerReferences"] = json::array({owner_});
+  return {{"apiVersion", kApiVersion}, {"kind", "GpuTraceNode"}, {"metadata", std::move(metadata)}};
+}
+
+void Reporter::write_node(const report::NodeReport& report, const NodeFacts& node) {
+  {
+    const std::lock_guard lock(owner_mutex_);
+    if (!node.uid.empty())
+      owner_ = {{"apiVersion", "v1"}, {"kind", "Node"}, {"name", options_.node}, {"uid", node.uid}};
+  }
+  const std::uint64_t now = system_clock_source().monotonic_ns();
+  json status =
+      report::build_node_status(report, node_status_, system_clock_source().realtime_ns());
+  const bool due = now - node_written_ns_ >= number(kHeartbeat);
+  if (!node_status_.is_null() && !due && report::is_same_but_for_counts(node_status_, status))
+    return;
+  node_status_ = status;
+  node_written_ns_ = now;
+  applier_->apply(status_path(kNodesPath, options_.node), {{"apiVersion", kApiVersion},
+                                                           {"kind", "GpuTraceNode"},
+                                                           {"metadata", {{"name", options_.node}}},
+                                                           {"status", std::move(status)}});
+}
+
+// ---- events --------------------------------------------------------------------------------------
+
+void Reporter::config_refused(const std::string& k8s_namespace, const std::string& name,
+                              const std::string& uid, const std::string& error) {
+  events_->record({{"v1", "ConfigMap", k8s_namespace, name, uid},
+                   k8s::EventType::warning,
+                   "ConfigRejected",
+                   "the last good settings stay in force: " + error});
+}
+
+void Reporter::send_events(const report::NodeReport& report, const NodeState& state) {
+  for (const report::UntracedContainer& row : report.untraced) {
+    if (row.reason != "AttachFailed") continue;
+    std::string uid;
+    for (const CoveredContainer& container : state.containers) {
+      if (container.pod && container.pod->name == row.pod &&
+          container.pod->k8s_namespace == row.k8s_namespace)
+        uid = container.pod->uid;
+    }
+    events_->record({{"v1", "Pod", row.k8s_namespace, row.pod, uid},
+                     k8s::EventType::warning,
+                     "NotTraced",
+                     fmt::format("container {}: {}", row.container, row.message)});
+  }
+  for (const PolicyError& error : state.policy_errors)
+    events_->record({{kApiVersion, "GpuTracePolicy", "", error.name, ""},
+                     k8s::EventType::warning,
+                     "PolicyInvalid",
+                     error.message});
+}
+
+// ---- all nodes -----------------------------------------------------------------------------------
+
+void Reporter::lead() {
+  if (!is_leader()) {
+    if (!leadership_) return;
+    spdlog::info("another agent writes the status of policies now");
+    leadership_.reset();
+    applier_->clear();
+    node_status_ = nullptr;  // clear() has forgotten it
+    seen_.clear();
+    return;
+  }
+  if (!leadership_) {
+    spdlog::info("this agent writes the status of policies");
+    auto leadership = std::make_unique<Leadership>();
+    k8s::InformerOptions nodes, policies;
+    nodes.path = kNodesPath;
+    policies.path = kPoliciesPath;
+    auto node_informer =
+        k8s::Informer::start(client_, std::move(nodes), leadership->nodes.handlers());
+    auto policy_informer =
+        k8s::Informer::start(client_, std::move(policies), leadership->policies.handlers());
+    if (!node_informer || !policy_informer) return;
+    leadership->node_informer = std::move(*node_informer);
+    leadership->policy_informer = std::move(*policy_informer);
+    leadership_ = std::move(leadership);
+    return;
+  }
+  fold();
+}
+
+/// Without those whose agents have not reported for long: of nodes that are off, say.
+std::vector<json> Reporter::living_nodes() {
+  std::vector<json> living;
+  const std::uint64_t now = system_clock_source().monotonic_ns();
+  const auto nodes = leadership_->nodes.snapshot();
+  for (const auto& [name, object] : nodes->objects) {
+    Seen& seen = seen_[name];
+    const std::string version = k8s::text_at(object, {"metadata", "resourceVersion"});
+    if (seen.resource_version != version) seen = {version, now};
+    if (now - seen.since_ns < number(kGivenUp)) living.push_back(object);
+  }
+  std::erase_if(seen_, [&](const auto& entry) { return !nodes->objects.contains(entry.first); });
+  return living;
+}
+
+void Reporter::fold() {
+  const auto policies = leadership_->policies.snapshot();
+  if (!policies->synced || !leadership_->nodes.snapshot()->synced) return;
+  std::vector<report::PolicyToFold> wanted;
+  for (const auto& [name, object] : policies->objects) {
+    report::PolicyToFold policy;
+    policy.name = name;
+    const json* metadata = object.contains("metadata") ? &object["metadata"] : nullptr;
+    if (metadata != nullptr && metadata->contains("generation") &&
+        metadata->at("generation").is_number_integer())
+      policy.generation = metadata->at("generation").get<std::int64_t>();
+    if (object.contains("status")) policy.status_before = object["status"];
+    wanted.push_back(std::move(policy));
+  }
+  auto statuses =
+      report::fold_policy_statuses(wanted, living_nodes(), system_clock_source().realtime_ns());
+  for (auto& [name, status] : statuses) {
+    applier_->apply(status_path(kPoliciesPath, name), {{"apiVersion", kApiVersion},
+                                                       {"kind", "GpuTracePolicy"},
+                                                       {"metadata", {{"name", name}}},
+                                                       {"status", std::move(status)}});
+  }
+}
+
+json Reporter::state() const {
+  const auto applied = applier_->stats();
+  const auto events = events_->stats();
+  json state = {{"writes", applied.writes},          {"write_failures", applied.failures},
+                {"write_error", applied.last_error}, {"events_sent", events.sent},
+                {"events_refused", events.refused},  {"event_error", events.last_error}};
+  if (elector_) {
+    state["leader"] = elector_->holder();
+    state["is_leader"] = elector_->is_leader();
+    state["lease_error"] = elector_->stats().last_error;
+  }
+  return state;
+}
+
+}  // namespace ingero::app

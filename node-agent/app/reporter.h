@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "app/cluster.h"
+#include "app/node_summary.h"
+#include "k8s/api_client.h"
+#include "k8s/event_recorder.h"
+#include "k8s/informer.h"
+#include "k8s/lease_elector.h"
+#include "k8s/object_applier.h"
+#include "k8s/object_store.h"
+
+namespace ingero::app {
+
+struct ReporterOptions {
+  std::string node;
+  std::string pod;
+  std::string k8s_namespace;
+  std::string lease;  ///< empty: this agent never folds
+};
+
+/// Tells the cluster what the agent sees: its own GpuTraceNode, Events, and, while it is the elected
+/// one, the status of every policy. Belongs to one thread; never waits for the API server.
+class Reporter {
+ public:
+  static Result<std::unique_ptr<Reporter>> start(k8s::ApiClient& client, ReporterOptions options);
+  ~Reporter();
+  Reporter(const Reporter&) = delete;
+  Reporter& operator=(const Reporter&) = delete;
+
+  /// To be called every few seconds.
+  void report(const NodeState& state, const NodeFacts& node);
+  void config_refused(const std::string& k8s_namespace, const std::string& name,
+                      const std::string& uid, const std::string& error);
+
+  bool is_leader() const { return elector_ && elector_->is_leader(); }
+  /// For /debug/state. From any thread.
+  nlohmann::json state() const;
+  void stop();
+
+ private:
+  /// What the elected agent watches.
+  struct Leadership {
+    k8s::ObjectStore<nlohmann::json> nodes, policies;
+    std::unique_ptr<k8s::Informer> node_informer, policy_informer;
+    Leadership();
+  };
+  /// A node's report, and when it was last seen to change.
+  struct Seen {
+    std::string resource_version;
+    std::uint64_t since_ns = 0;
+  };
+
+  Reporter(k8s::ApiClient& client, ReporterOptions options);
+  void write_node(const report::NodeReport& report, const NodeFacts& node);
+  nlohmann::json node_object() const;
+  void send_events(const report::NodeReport& report, const NodeState& state);
+  void lead();
+  void fold();
+  std::vector<nlohmann::json> living_nodes();
+
+  k8s::ApiClient& client_;
+  const ReporterOptions options_;
+  NodeSummary summary_;
+  nlohmann::json node_status_;
+  std::uint64_t node_written_ns_ = 0;
+  mutable std::mutex owner_mutex_;
+  nlohmann::json owner_;  ///< reference to the node; null: not known yet
+  std::unordered_map<std::string, Seen> seen_;
+  std::unique_ptr<k8s::EventRecorder> events_;
+  std::unique_ptr<k8s::ObjectApplier> applier_;
+  std::unique_ptr<k8s::LeaseElector> elector_;
+  std::unique_ptr<Leadership> leadership_;
+};
+
+}  // namespace ingero::app
