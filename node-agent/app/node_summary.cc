@@ -31,7 +31,8 @@ bool names(const CoveredContainer& container, const std::string& policy) {
 
 std::map<model::CgroupId, std::uint32_t> count_processes(const model::Snapshot& snapshot) {
   std::map<model::CgroupId, std::uint32_t> counts;
-  for (const model::Process& process : snapshot.processes) ++counts[process.cgroup];
+  for (const model::Process& process : snapshot.processes)
+    if (process.counted) ++counts[process.cgroup];
   return counts;
 }
 
@@ -126,7 +127,9 @@ report::NodeReport NodeSummary::summarize(const NodeState& state) {
     report.probes += static_cast<std::uint32_t>(library.probes.size());
     report.files += library.probes.empty() ? 0 : 1;
   }
-  report.processes = static_cast<std::uint32_t>(snapshot.processes.size());
+  report.processes = static_cast<std::uint32_t>(
+      std::count_if(snapshot.processes.begin(), snapshot.processes.end(),
+                    [](const model::Process& process) { return process.counted; }));
   for (const model::CallSeries& row : snapshot.calls) report.calls += row.totals.calls;
   report.series = snapshot.calls.size();
   for (const auto& [reason, count] : snapshot.events_lost) report.losses.push_back({reason, count});

@@ -238,7 +238,7 @@ void Workloads::filter(model::Snapshot& snapshot, std::uint64_t now_ns) const {
     return is_hidden(row) || (entry != nullptr && !entry->decision->traced);
   };
   std::erase_if(snapshot.communicators, is_hidden);
-  std::erase_if(snapshot.processes, is_untraced);
+  for (model::Process& process : snapshot.processes) process.counted = !is_untraced(process);
 }
 
 bool Workloads::is_allowed(const std::string& name) const {

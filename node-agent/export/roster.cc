@@ -56,6 +56,7 @@ std::vector<LoadedLibrary> find_loaded(const model::Snapshot& snapshot, const Wo
   const Libraries libraries = nccl_libraries(snapshot);
   std::map<std::tuple<std::size_t, std::uint32_t, std::string, std::string>, LoadedLibrary> loaded;
   for (const model::Process& process : snapshot.processes) {
+    if (!process.counted) continue;
     const std::size_t workload = table.index_of(process.cgroup);
     bool any = false;
     for (const model::FileKey& file : process.libraries) {

@@ -126,7 +126,8 @@ WorkloadTable::WorkloadTable(const model::Snapshot& snapshot, const WorkloadLook
   std::vector<model::CgroupId> cgroups;
   for (const auto& call : snapshot.calls) cgroups.push_back(call.cgroup);
   for (const auto& error : snapshot.errors) cgroups.push_back(error.cgroup);
-  for (const auto& process : snapshot.processes) cgroups.push_back(process.cgroup);
+  for (const auto& process : snapshot.processes)
+    if (process.counted) cgroups.push_back(process.cgroup);
   for (const auto& communicator : snapshot.communicators) cgroups.push_back(communicator.cgroup);
   std::sort(cgroups.begin(), cgroups.end());
   cgroups.erase(std::unique(cgroups.begin(), cgroups.end()), cgroups.end());

@@ -93,6 +93,7 @@ struct Process {
   CgroupId cgroup = CgroupId::kUnknown;
   std::string comm;
   std::vector<FileKey> libraries;  ///< traced files it maps
+  bool counted = true;             ///< false: no policy covers it, or it is not known yet who it is
 };
 
 /// One thing that was refused or failed, for /debug/state and ingero_attach_failures_total.

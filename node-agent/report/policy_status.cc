@@ -34,8 +34,8 @@ struct Sum {
 };
 
 /// "1 pod", "3 pods".
-std::string plural(std::int64_t count, const char* noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+std::string plural(std::int64_t count, const char* noun, const char* end = "s") {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : end);
 }
 
 void add_policy(Sum& sum, const std::string& node, const json& policy) {
@@ -83,9 +83,15 @@ Condition ready_condition(const Sum& sum) {
     return {ConditionStatus::yes, "NoPods",
             fmt::format("it selects no running pod on {}", on_nodes), sum.generation};
   }
+  if (sum.processes == 0) {
+    return {ConditionStatus::yes, "NoProcesses",
+            fmt::format("it selects {} on {}; no process of {} maps a GPU library",
+                        plural(sum.pods, "pod"), on_nodes, sum.pods == 1 ? "it" : "them"),
+            sum.generation};
+  }
   return {ConditionStatus::yes, "AllTraced",
-          fmt::format("{} on {} {} traced", plural(sum.pods, "pod"), on_nodes,
-                      sum.pods == 1 ? "is" : "are"),
+          fmt::format("{} traced in the {} that it selects on {}",
+                      plural(sum.processes, "process", "es"), plural(sum.pods, "pod"), on_nodes),
           sum.generation};
 }
 

@@ -111,7 +111,7 @@ TEST(PolicyStatusTest, TheNodesAreSummed) {
     "observedGeneration": 3, "nodes": 2, "pods": 16, "processes": 128, "ready": "2/2",
     "untraced": [],
     "conditions": [{"type": "Ready", "status": "True", "reason": "AllTraced",
-      "message": "16 pods on 2 nodes are traced", "observedGeneration": 3,
+      "message": "128 processes traced in the 16 pods that it selects on 2 nodes", "observedGeneration": 3,
       "lastTransitionTime": "2026-01-31T12:00:00Z"}]})"));
 }
 
@@ -124,14 +124,25 @@ struct ReadyCase {
 };
 
 TEST(PolicyStatusTest, TheConditionTellsWhy) {
-  const char* in_force = R"([{"name": "p", "observedGeneration": 3, "pods": 1, "ready": true}])";
+  const char* in_force = R"([{"name": "p", "observedGeneration": 3, "pods": 1, "processes": 1,
+                              "ready": true}])";
+  const char* idle = R"([{"name": "p", "observedGeneration": 3, "pods": 2, "ready": true}])";
   const char* old = R"([{"name": "p", "observedGeneration": 2, "pods": 1, "ready": true}])";
   const char* no_pods = R"([{"name": "p", "observedGeneration": 3, "ready": true}])";
   const char* problem = R"([{"name": "p", "observedGeneration": 3, "pods": 1, "ready": false,
                              "message": "no library"}])";
   const ReadyCase cases[] = {
       {{}, "0/0", "Unknown", "NoNodes", "it selects no node that has an agent"},
-      {{node("a", in_force)}, "1/1", "True", "AllTraced", "1 pod on 1 node is traced"},
+      {{node("a", in_force)},
+       "1/1",
+       "True",
+       "AllTraced",
+       "1 process traced in the 1 pod that it selects on 1 node"},
+      {{node("a", idle)},
+       "1/1",
+       "True",
+       "NoProcesses",
+       "it selects 2 pods on 1 node; no process of them maps a GPU library"},
       {{node("a", in_force), node("b", old)},
        "1/2",
        "False",
