@@ -38,8 +38,8 @@ def rate(series):
 
 def since(series, window):
     """Increase that counts what a series began with: a counter of errors appears with its first error,
-    which increase() alone does not see."""
-    return (f"((max_over_time({series}[{window}]) unless {series} offset {window}) "
+    which increase() alone does not see. A series that was away for less than an hour has not begun."""
+    return (f"((max_over_time({series}[{window}]) unless last_over_time({series}[1h] offset {window})) "
             f"or increase({series}[{window}]))")
 
 

@@ -126,6 +126,8 @@ def test_promtool_agrees_with_the_queries_that_judge(tmp_path):
               rank("", 0, "1x40"), rank("other", 0, "3x40"), rank("", 1, "9x40"),
               {"series": 'gpu_nccl_errors_total{op_type="a"}', "values": "_x28 3 3 4x10"},
               {"series": 'gpu_nccl_errors_total{op_type="b"}', "values": "50x40"},
+              # Not scraped for a while: no error is new.
+              {"series": 'gpu_nccl_errors_total{op_type="c"}', "values": "70x10 _x15 70x20"},
               {"series": 'ingero_node_ready{node="a"}', "values": "1x40"},
               {"series": 'ingero_node_ready{node="b"}', "values": "0x20 _x20"},
               {"series": 'ingero_node_ready{node="c"}', "values": "0x40"}]
