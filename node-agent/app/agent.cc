@@ -347,6 +347,17 @@ std::shared_ptr<const model::Snapshot> Agent::snapshot() {
   return snapshot;
 }
 
+std::shared_ptr<const model::Snapshot> Agent::overview() {
+  auto snapshot = std::make_shared<model::Snapshot>();
+  {
+    const std::lock_guard lock(collector_mutex_);
+    collector_->read_losses(*snapshot);
+  }
+  registry_->fill(*snapshot);
+  workloads_->filter(*snapshot, system_clock_source().monotonic_ns());
+  return snapshot;
+}
+
 void Agent::attribute(model::Snapshot& snapshot) {
   std::vector<model::CgroupId> missing;
   const auto table = resolver_.snapshot();

@@ -53,6 +53,9 @@ class Agent {
   /// The state of now. From any thread.
   std::shared_ptr<const model::Snapshot> snapshot();
 
+  /// The state of now without calls, errors and communicators, which costs little. From any thread.
+  std::shared_ptr<const model::Snapshot> overview();
+
   /// The labels of a cgroup's series. From any thread.
   exporting::Workload workload_of(model::CgroupId cgroup) const;
 

@@ -130,8 +130,13 @@ report::NodeReport NodeSummary::summarize(const NodeState& state) {
   report.processes = static_cast<std::uint32_t>(
       std::count_if(snapshot.processes.begin(), snapshot.processes.end(),
                     [](const model::Process& process) { return process.counted; }));
-  for (const model::CallSeries& row : snapshot.calls) report.calls += row.totals.calls;
-  report.series = snapshot.calls.size();
+  if (state.with_calls) {
+    calls_ = 0;
+    for (const model::CallSeries& row : snapshot.calls) calls_ += row.totals.calls;
+    series_ = snapshot.calls.size();
+  }
+  report.calls = calls_;
+  report.series = series_;
   for (const auto& [reason, count] : snapshot.events_lost) report.losses.push_back({reason, count});
   report.config_generation = state.config.version;
   report.config_error = state.config.error;

@@ -16,6 +16,7 @@ namespace ingero::app {
 /// All that a node's report is made of.
 struct NodeState {
   std::shared_ptr<const model::Snapshot> snapshot;  ///< never null
+  bool with_calls = true;  ///< false: the snapshot has none, the totals of the last one are told
   std::vector<CoveredContainer> containers;
   std::shared_ptr<const ClusterView> view;  ///< never null
   std::vector<PolicyError> policy_errors;
@@ -43,6 +44,7 @@ class NodeSummary {
   std::shared_ptr<const policy::PolicySet> policies_;
   std::shared_ptr<const std::map<std::string, policy::Labels>> namespaces_;
   std::vector<Selected> selected_;
+  std::uint64_t calls_ = 0, series_ = 0;
 };
 
 }  // namespace ingero::app

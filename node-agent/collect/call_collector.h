@@ -39,6 +39,9 @@ class CallCollector {
   /// Drops all that these cgroups have counted; their processes are gone.
   void forget(const std::unordered_set<model::CgroupId, model::IdentityHash>& cgroups);
 
+  /// The losses alone, which costs little.
+  void read_losses(model::Snapshot& snapshot) const;
+
   /// Rank and size of a communicator that the BPF side does not know, read from the process's memory.
   void set_resolver(const CommLayouts* layouts) { layouts_ = layouts; }
 
@@ -61,7 +64,6 @@ class CallCollector {
   static std::uint64_t scaled(std::uint64_t bytes, std::uint64_t ranks);
   void read_unscaled(model::Snapshot& snapshot);
   void read_errors(model::Snapshot& snapshot);
-  void read_losses(model::Snapshot& snapshot) const;
   void free_ended();
   void retire(const Place& place, const model::CallTotals& totals);
   void bound_retired();
