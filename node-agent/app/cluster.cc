@@ -18,7 +18,7 @@ constexpr const char* kConfigKey = "config.yaml";
 
 using nlohmann::json;
 
-policy::Labels labels_of(const json& object) {
+Result<policy::Labels> labels_of(const json& object) {
   policy::Labels labels;
   const auto metadata = object.find("metadata");
   if (metadata == object.end() || !metadata->is_object()) return labels;
@@ -27,10 +27,6 @@ policy::Labels labels_of(const json& object) {
   for (const auto& [key, value] : found->items())
     if (value.is_string()) labels.emplace(key, value.get<std::string>());
   return labels;
-}
-
-Result<NodeFacts> read_node(const json& object) {
-  return NodeFacts{k8s::text_at(object, {"metadata", "uid"}), labels_of(object)};
 }
 
 Result<ConfigMapState> read_config_map(const json& object) {
@@ -81,10 +77,9 @@ Cluster::Cluster(k8s::Credentials credentials, ClusterOptions options,
     : options_(std::move(options)),
       handlers_(std::move(handlers)),
       client_(std::move(credentials)),
-      namespaces_([](const json& object) -> Result<policy::Labels> { return labels_of(object); },
-                  handlers_.on_change),
+      namespaces_(labels_of, handlers_.on_change),
       policies_(policy::parse_policy, handlers_.on_change, is_same_spec),
-      nodes_(read_node, handlers_.on_change),
+      nodes_(labels_of, handlers_.on_change),
       config_maps_(read_config_map, [this] { tell_config_map(); }),
       defaults_(defaults) {}
 
@@ -176,7 +171,7 @@ std::shared_ptr<const ClusterView> Cluster::view() {
     for (const auto& [name, one] : policies->objects) all.push_back(one);
     const auto node = nodes->objects.find(options_.node);
     const policy::Labels labels =
-        node == nodes->objects.end() ? policy::Labels{} : node->second.labels;
+        node == nodes->objects.end() ? policy::Labels{} : node->second;
     policy_set_ = std::make_shared<const policy::PolicySet>(std::move(all), labels, defaults_);
     set_policies_ = policies;
     set_nodes_ = nodes;
@@ -217,12 +212,6 @@ std::vector<PolicyError> Cluster::policy_errors() const {
   for (const auto& [name, error] : policies_.snapshot()->errors)
     errors.push_back({name, error.message()});
   return errors;
-}
-
-NodeFacts Cluster::node() const {
-  const auto nodes = nodes_.snapshot();
-  const auto found = nodes->objects.find(options_.node);
-  return found == nodes->objects.end() ? NodeFacts{} : found->second;
 }
 
 }  // namespace ingero::app

@@ -42,13 +42,6 @@ struct PolicyError {
   std::string message;
 };
 
-/// The agent's own node.
-struct NodeFacts {
-  std::string uid;
-  policy::Labels labels;
-  bool operator==(const NodeFacts&) const = default;
-};
-
 /// One kind of objects that the agent watches.
 struct WatchState {
   std::string what;
@@ -83,7 +76,6 @@ class Cluster {
   std::vector<WatchState> watches() const;
   std::vector<PolicyError> policy_errors() const;
 
-  NodeFacts node() const;
   k8s::ApiClient& client() { return client_; }
   const ClusterOptions& options() const { return options_; }
 
@@ -105,14 +97,14 @@ class Cluster {
   k8s::PodTable pods_;
   k8s::ObjectStore<policy::Labels> namespaces_;
   k8s::ObjectStore<policy::TracePolicy> policies_;
-  k8s::ObjectStore<NodeFacts> nodes_;
+  k8s::ObjectStore<policy::Labels> nodes_;
   k8s::ObjectStore<ConfigMapState> config_maps_;
 
   mutable std::mutex mutex_;
   policy::AgentDefaults defaults_;
   /// What the policy set below was made of; null: it has to be made.
   std::shared_ptr<const k8s::ObjectSnapshot<policy::TracePolicy>> set_policies_;
-  std::shared_ptr<const k8s::ObjectSnapshot<NodeFacts>> set_nodes_;
+  std::shared_ptr<const k8s::ObjectSnapshot<policy::Labels>> set_nodes_;
   std::shared_ptr<const policy::PolicySet> policy_set_;
   std::vector<std::pair<std::string, std::unique_ptr<k8s::Informer>>> informers_;
 };

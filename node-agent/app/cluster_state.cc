@@ -16,6 +16,7 @@ json watch_state(const WatchState& watch) {
           {"lists", watch.stats.lists},
           {"watches", watch.stats.watches},
           {"changes", watch.stats.changes},
+          {"expired", watch.stats.expired},
           {"failures", watch.stats.failures},
           {"last_error", escape_terminal(watch.stats.last_error)}};
 }

@@ -85,6 +85,8 @@ void add_agent_flags(CLI::App& command, Flags& flags) {
                      "watch the settings in this ConfigMap ([NAMESPACE/]NAME, key config.yaml)");
   command.add_option("--lease", flags.cluster.lease,
                      "take part in the election of the agent that writes the status of policies");
+  command.add_option("--owner-cluster-role", flags.cluster.owner_cluster_role,
+                     "delete the node's report when this ClusterRole goes (default: the node)");
 }
 
 /// The configuration's text form of the flags that override it.

@@ -5,6 +5,7 @@
 #include <spdlog/spdlog.h>
 
 #include <chrono>
+#include <set>
 
 #include "base/clock.h"
 #include "report/policy_status.h"
@@ -17,6 +18,7 @@ using nlohmann::json;
 
 constexpr const char* kApiVersion = "ingero.io/v1alpha1";
 constexpr const char* kNodesPath = "/apis/ingero.io/v1alpha1/gputracenodes";
+constexpr const char* kClusterRolesPath = "/apis/rbac.authorization.k8s.io/v1/clusterroles/";
 constexpr const char* kPoliciesPath = "/apis/ingero.io/v1alpha1/gputracepolicies";
 // Numbers that grow with every call are written so rarely, that ten thousand nodes make 33 writes a
 // second; everything else at once.
@@ -52,11 +54,9 @@ Result<std::unique_ptr<Reporter>> Reporter::start(k8s::ApiClient& client, Report
   if (!events) return fail(events.error());
   reporter->events_ = std::move(*events);
   k8s::ObjectApplierOptions applier_options;
-  applier_options.on_missing =
-      [self = reporter.get()](const std::string& path) -> std::optional<k8s::AppliedObject> {
-    if (!path.starts_with(kNodesPath)) return std::nullopt;  // a policy that was deleted
-    return k8s::AppliedObject{fmt::format("{}/{}", kNodesPath, self->options_.node),
-                              self->node_object()};
+  applier_options.prerequisite = [self = reporter.get()](const std::string& path,
+                                                         std::stop_token stop) {
+    return self->prerequisite(path, std::move(stop));
   };
   auto applier = k8s::ObjectApplier::start(client, std::move(applier_options));
   if (!applier) return fail(applier.error());
@@ -73,10 +73,7 @@ Result<std::unique_ptr<Reporter>> Reporter::start(k8s::ApiClient& client, Report
 }
 
 void Reporter::stop() {
-  if (leadership_) {
-    leadership_->node_informer->stop();
-    leadership_->policy_informer->stop();
-  }
+  leadership_.reset();
   if (elector_) elector_->stop();
   if (applier_) applier_->stop();
   if (events_) events_->stop();
@@ -84,27 +81,41 @@ void Reporter::stop() {
 
 // ---- this node -----------------------------------------------------------------------------------
 
-void Reporter::report(const NodeState& state, const NodeFacts& node) {
+void Reporter::report(const NodeState& state) {
   const report::NodeReport report = summary_.summarize(state);
-  write_node(report, node);
+  write_node(report);
   send_events(report, state);
   lead();
 }
 
-json Reporter::node_object() const {
-  json metadata = {{"name", options_.node},
-                   {"labels", {{"app.kubernetes.io/managed-by", "ingero"}}}};
-  const std::lock_guard lock(owner_mutex_);
-  if (!owner_.is_null()) metadata["ownerReferences"] = json::array({owner_});
-  return {{"apiVersion", kApiVersion}, {"kind", "GpuTraceNode"}, {"metadata", std::move(metadata)}};
+/// Whose end is the end of the report. Asked anew each time: what has the name may be another one now.
+Result<json> Reporter::owner(std::stop_token stop) const {
+  const bool is_node = options_.owner_cluster_role.empty();
+  const std::string& name = is_node ? options_.node : options_.owner_cluster_role;
+  const std::string path = (is_node ? "/api/v1/nodes/" : kClusterRolesPath) + name;
+  const auto object = client_.get_json(path, std::move(stop));
+  if (!object) return fail(object.error());
+  return json{{"apiVersion", is_node ? "v1" : "rbac.authorization.k8s.io/v1"},
+              {"kind", is_node ? "Node" : "ClusterRole"},
+              {"name", name},
+              {"uid", k8s::text_at(*object, {"metadata", "uid"})}};
 }
 
-void Reporter::write_node(const report::NodeReport& report, const NodeFacts& node) {
-  {
-    const std::lock_guard lock(owner_mutex_);
-    if (!node.uid.empty())
-      owner_ = {{"apiVersion", "v1"}, {"kind", "Node"}, {"name", options_.node}, {"uid", node.uid}};
-  }
+/// The object of a report; policies are the users' own.
+Result<std::optional<k8s::AppliedObject>> Reporter::prerequisite(const std::string& path,
+                                                                 std::stop_token stop) const {
+  if (!path.starts_with(kNodesPath)) return std::nullopt;
+  auto owner = this->owner(std::move(stop));
+  if (!owner) return fail(owner.error());
+  const json metadata = {{"name", options_.node},
+                         {"labels", {{"app.kubernetes.io/managed-by", "ingero"}}},
+                         {"ownerReferences", json::array({std::move(*owner)})}};
+  return k8s::AppliedObject{
+      fmt::format("{}/{}", kNodesPath, options_.node),
+      {{"apiVersion", kApiVersion}, {"kind", "GpuTraceNode"}, {"metadata", metadata}}};
+}
+
+void Reporter::write_node(const report::NodeReport& report) {
   const std::uint64_t now = system_clock_source().monotonic_ns();
   json status =
       report::build_node_status(report, node_status_, system_clock_source().realtime_ns());
@@ -175,6 +186,9 @@ void Reporter::lead() {
     if (!node_informer || !policy_informer) return;
     leadership->node_informer = std::move(*node_informer);
     leadership->policy_informer = std::move(*policy_informer);
+    auto reaper = OrphanReaper::start(client_, client_);
+    if (!reaper) return;
+    leadership->reaper = std::move(*reaper);
     leadership_ = std::move(leadership);
     return;
   }
@@ -193,6 +207,9 @@ std::vector<json> Reporter::living_nodes() {
     if (now - seen.since_ns < number(kGivenUp)) living.push_back(object);
   }
   std::erase_if(seen_, [&](const auto& entry) { return !nodes->objects.contains(entry.first); });
+  std::set<std::string> names;
+  for (const auto& [name, object] : nodes->objects) names.insert(name);
+  leadership_->reaper->set_reports(names);
   return living;
 }
 

@@ -2,14 +2,16 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <stop_token>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "app/cluster.h"
 #include "app/node_summary.h"
+#include "app/orphan_reaper.h"
 #include "k8s/api_client.h"
 #include "k8s/event_recorder.h"
 #include "k8s/informer.h"
@@ -24,6 +26,8 @@ struct ReporterOptions {
   std::string pod;
   std::string k8s_namespace;
   std::string lease;  ///< empty: this agent never folds
+  /// The report goes when this ClusterRole goes, that is with the release; empty: with its Node.
+  std::string owner_cluster_role;
 };
 
 /// Tells the cluster what the agent sees: its own GpuTraceNode, Events, and, while it is the elected
@@ -36,7 +40,7 @@ class Reporter {
   Reporter& operator=(const Reporter&) = delete;
 
   /// To be called every few seconds.
-  void report(const NodeState& state, const NodeFacts& node);
+  void report(const NodeState& state);
   void config_refused(const std::string& k8s_namespace, const std::string& name,
                       const std::string& uid, const std::string& error);
 
@@ -50,6 +54,7 @@ class Reporter {
   struct Leadership {
     k8s::ObjectStore<nlohmann::json> nodes, policies;
     std::unique_ptr<k8s::Informer> node_informer, policy_informer;
+    std::unique_ptr<OrphanReaper> reaper;
     Leadership();
   };
   /// A node's report, and when it was last seen to change.
@@ -59,8 +64,10 @@ class Reporter {
   };
 
   Reporter(k8s::ApiClient& client, ReporterOptions options);
-  void write_node(const report::NodeReport& report, const NodeFacts& node);
-  nlohmann::json node_object() const;
+  void write_node(const report::NodeReport& report);
+  Result<nlohmann::json> owner(std::stop_token stop) const;
+  Result<std::optional<k8s::AppliedObject>> prerequisite(const std::string& path,
+                                                         std::stop_token stop) const;
   void send_events(const report::NodeReport& report, const NodeState& state);
   void lead();
   void fold();
@@ -71,8 +78,6 @@ class Reporter {
   NodeSummary summary_;
   nlohmann::json node_status_;
   std::uint64_t node_written_ns_ = 0;
-  mutable std::mutex owner_mutex_;
-  nlohmann::json owner_;  ///< reference to the node; null: not known yet
   std::unordered_map<std::string, Seen> seen_;
   std::unique_ptr<k8s::EventRecorder> events_;
   std::unique_ptr<k8s::ObjectApplier> applier_;

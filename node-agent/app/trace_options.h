@@ -23,6 +23,7 @@ struct KubernetesOptions {
   std::string k8s_namespace;
   std::string config_map;  ///< namespace/name or name; empty: none
   std::string lease;       ///< name; empty: the agent never writes the status of policies
+  std::string owner_cluster_role;  ///< the node's report goes with it; empty: with the node
 };
 
 /// How `ingero trace` and `ingero agent` run. The configuration file's values, overridden by flags.

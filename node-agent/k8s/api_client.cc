@@ -100,6 +100,7 @@ const char* method_name(WriteMethod method) {
     case WriteMethod::post: return "POST";
     case WriteMethod::put: return "PUT";
     case WriteMethod::patch: return "PATCH";
+    case WriteMethod::remove: return "DELETE";
   }
   return "";
 }

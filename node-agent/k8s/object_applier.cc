@@ -87,8 +87,9 @@ void ObjectApplier::run() {
     }
     const AppliedObject object{next->first, next->second.wanted};
     const std::uint64_t generation = next->second.generation;
+    const bool is_first = next->second.written == 0;
     lock.unlock();
-    const Status written = write(object, generation);
+    const Status written = write(object, generation, is_first);
     if (stop.stop_requested()) return;
     if (!written) log_limited(log_limiter, LogLevel::warn, object.path, written.error().message());
     lock.lock();
@@ -96,25 +97,36 @@ void ObjectApplier::run() {
   }
 }
 
-Status ObjectApplier::write(const AppliedObject& object, std::uint64_t generation) {
-  const auto send = [this](const AppliedObject& what) -> Status {
-    auto sent = writer_.send(WriteMethod::patch, what.path, what.object, BodyType::apply,
-                             stop_.get_token());
-    if (!sent) return fail(sent.error());
-    return {};
-  };
-  auto written = send(object);
-  if (written || written.error().code != kHttpNotFound || !options_.on_missing) return written;
-  const auto missing = options_.on_missing(object.path);
-  if (!missing) {
-    const std::lock_guard lock(mutex_);
-    const auto found = entries_.find(object.path);
-    // Unless it was told anew meanwhile.
-    if (found != entries_.end() && found->second.generation == generation) entries_.erase(found);
-    return written;
+Status ObjectApplier::send(const AppliedObject& object) {
+  auto sent = writer_.send(WriteMethod::patch, object.path, object.object, BodyType::apply,
+                           stop_.get_token());
+  if (!sent) return fail(sent.error());
+  return {};
+}
+
+Result<bool> ObjectApplier::make_prerequisite(const std::string& path) {
+  if (!options_.prerequisite) return false;
+  const auto needed = options_.prerequisite(path, stop_.get_token());
+  if (!needed) return fail(needed.error());
+  if (!*needed) return false;
+  if (auto made = send(**needed); !made) return fail(made.error());
+  return true;
+}
+
+Status ObjectApplier::write(const AppliedObject& object, std::uint64_t generation, bool is_first) {
+  if (is_first) {
+    if (auto made = make_prerequisite(object.path); !made) return fail(made.error());
   }
-  if (auto made = send(*missing); !made) return made;
-  return send(object);
+  auto written = send(object);
+  if (written || written.error().code != kHttpNotFound || !options_.prerequisite) return written;
+  const auto made = make_prerequisite(object.path);
+  if (!made) return fail(made.error());
+  if (*made) return send(object);
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(object.path);
+  // Unless it was told anew meanwhile.
+  if (found != entries_.end() && found->second.generation == generation) entries_.erase(found);
+  return written;
 }
 
 void ObjectApplier::settle(const std::string& path, std::uint64_t generation,

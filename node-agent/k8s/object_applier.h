@@ -29,9 +29,11 @@ struct AppliedObject {
 struct ObjectApplierOptions {
   std::chrono::milliseconds interval{1000};  ///< between two writes of one path
   BackoffOptions backoff{std::chrono::milliseconds(500), std::chrono::seconds(30)};
-  /// Asked, from the applier's thread, when the API server does not know a path: what to apply
-  /// before it is tried again, such as the object of a status. nullopt: the path is given up.
-  std::function<std::optional<AppliedObject>(const std::string& path)> on_missing;
+  /// Asked, from the applier's thread, before the first write of a path, and when the API server does
+  /// not know it: what to apply before, such as the object of a status. nullopt: nothing; a path that
+  /// the server does not know is given up then. An error: it is asked again later.
+  std::function<Result<std::optional<AppliedObject>>(const std::string& path, std::stop_token stop)>
+      prerequisite;
 };
 
 struct ObjectApplierStats {
@@ -73,8 +75,11 @@ class ObjectApplier {
   ObjectApplier(Writer& writer, ObjectApplierOptions options);
   void run();
   Entries::iterator find_next();
-  /// Writes without the lock.
-  Status write(const AppliedObject& object, std::uint64_t generation);
+  /// These write without the lock.
+  Status write(const AppliedObject& object, std::uint64_t generation, bool is_first);
+  Status send(const AppliedObject& object);
+  /// Whether there was something to be made.
+  Result<bool> make_prerequisite(const std::string& path);
   void settle(const std::string& path, std::uint64_t generation, const Status& written);
 
   Writer& writer_;

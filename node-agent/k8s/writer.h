@@ -9,11 +9,11 @@
 
 namespace ingero::k8s {
 
-enum class WriteMethod { post, put, patch };
+enum class WriteMethod { post, put, patch, remove };
 
 /// What the body of a write is.
 enum class BodyType {
-  json,         ///< a whole object, for POST and PUT
+  json,         ///< a whole object, for POST and PUT; the options of a removal
   merge_patch,  ///< RFC 7396
   apply         ///< server-side apply: all fields that the agent owns
 };

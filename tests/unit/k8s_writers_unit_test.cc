@@ -33,7 +33,7 @@ class RecordedWriter : public Writer {
   Result<json> send(WriteMethod method, const std::string& path, const json& body, BodyType type,
                     std::stop_token stop) override {
     std::unique_lock lock(mutex_);
-    const char* methods[] = {"POST", "PUT", "PATCH"};
+    const char* methods[] = {"POST", "PUT", "PATCH", "DELETE"};
     const char* types[] = {"json", "merge", "apply"};
     asked.push_back(fmt::format("{} {} {}", methods[static_cast<int>(method)], path,
                                 types[static_cast<int>(type)]));
@@ -189,8 +189,14 @@ class ObjectApplierTest : public testing::Test {
     ObjectApplierOptions options;
     options.interval = 1ms;
     options.backoff = {1ms, 2ms};
-    options.on_missing = [this](const std::string& path) {
-      missing.push_back(path);
+    options.prerequisite =
+        [this](const std::string& path,
+               const std::stop_token&) -> Result<std::optional<AppliedObject>> {
+      asked_for.push_back(path);
+      if (refusals > 0) {
+        --refusals;
+        return fail(Error{"read owner", path, "refused", "", 403});
+      }
       return to_make;
     };
     auto started = ObjectApplier::start(writer, options);
@@ -201,7 +207,8 @@ class ObjectApplierTest : public testing::Test {
     wait_until([&] { return applier->stats().writes >= count; });
   }
   RecordedWriter writer;
-  std::vector<std::string> missing;
+  std::vector<std::string> asked_for;
+  int refusals = 0;
   std::optional<AppliedObject> to_make;
   std::unique_ptr<ObjectApplier> applier;
 };
@@ -241,15 +248,30 @@ TEST_F(ObjectApplierTest, AFailureIsTriedAgain) {
   EXPECT_THAT(writer.seen(), ElementsAre(1, 1, 1, 1));
 }
 
-TEST_F(ObjectApplierTest, WhatIsMissingIsMadeFirst) {
-  writer.codes = {404};
+TEST_F(ObjectApplierTest, WhatAPathNeedsIsMadeBeforeItsFirstWriteAndWhenItIsMissing) {
   to_make = AppliedObject{"/n", {{"kind", "GpuTraceNode"}}};
   start();
   applier->apply("/n/status", 1);
   wait_for_successes(1);
+  applier->apply("/n/status", 2);
+  wait_for_successes(2);
+  writer.codes = {404};
+  applier->apply("/n/status", 3);
+  wait_for_successes(3);
   EXPECT_THAT(writer.asked,
-              ElementsAre("PATCH /n/status apply", "PATCH /n apply", "PATCH /n/status apply"));
-  EXPECT_THAT(missing, ElementsAre("/n/status"));
+              ElementsAre("PATCH /n apply", "PATCH /n/status apply", "PATCH /n/status apply",
+                          "PATCH /n/status apply", "PATCH /n apply", "PATCH /n/status apply"));
+  EXPECT_THAT(asked_for, ElementsAre("/n/status", "/n/status"));
+}
+
+TEST_F(ObjectApplierTest, APathWaitsForWhatItNeeds) {
+  to_make = AppliedObject{"/n", {{"kind", "GpuTraceNode"}}};
+  refusals = 2;
+  start();
+  applier->apply("/n/status", 1);
+  wait_for_successes(1);
+  EXPECT_EQ(applier->stats().failures, 2u);
+  EXPECT_THAT(writer.asked, ElementsAre("PATCH /n apply", "PATCH /n/status apply"));
 }
 
 TEST_F(ObjectApplierTest, WhatNobodyMakesIsGivenUp) {
