@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whose calls they are: containers of every kind, and pods that are gone before anybody asks."""
+import json
+import os
+
 from harness.audit import Audit
-from harness.kubectl import kubectl
+from harness.kubectl import environment, get, kubectl
 from harness.pod_comparison import check_exact_pods
 from harness.prometheus import Prometheus
 from harness.workload import workload_container
@@ -96,3 +99,40 @@ def test_the_agent_is_refused_nothing_by_the_api_server(cluster):
     tallies = cluster.run(agent, workload)
     check_exact_pods(agent, (workload, tallies[0]))
     assert audit.refused() == []
+
+
+def test_a_pod_on_the_host_network_has_its_name(cluster):
+    agent = cluster.agent()
+    image = cluster.stub_image()
+    cluster.pod("on-host", [workload_container("workload", image, "mixed", ["--calls", 3])],
+                hostNetwork=True)
+    workload = cluster.workload_of("on-host", "workload", image)
+    tallies = cluster.run(agent, workload)
+    check_exact_pods(agent, (workload, tallies[0]))
+
+
+def test_a_static_pod_has_the_name_of_its_mirror(cluster):
+    agent = cluster.agent()
+    image = cluster.stub_image()
+    folder = os.path.join(os.path.dirname(environment()["KUBECONFIG"]), "static-pods")
+    out = os.path.join(cluster.directory, "static-node1", "workload")
+    os.makedirs(out)
+    pod = {"apiVersion": "v1", "kind": "Pod",
+           "metadata": {"name": "static", "namespace": cluster.namespace},
+           "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1,
+                    "containers": [workload_container("workload", image, "mixed", ["--calls", 3],
+                                                      gpus=0)],
+                    "volumes": [{"name": "out", "hostPath": {"path": os.path.dirname(out)}}]}}
+    manifest = os.path.join(folder, f"{cluster.namespace}.json")
+    unfinished = os.path.join(folder, f".{cluster.namespace}")  # the kubelet skips such names
+    with open(unfinished, "w", encoding="utf-8") as file:
+        json.dump(pod, file)
+    os.replace(unfinished, manifest)
+    try:
+        workload = cluster.workload_of("static-node1", "workload", image)
+        tallies = cluster.run(agent, workload)
+        mirror = get("pod", "static-node1", cluster.namespace)
+        assert "kubernetes.io/config.mirror" in mirror["metadata"]["annotations"]
+        check_exact_pods(agent, (workload, tallies[0]))
+    finally:
+        os.remove(manifest)
