@@ -28,6 +28,7 @@ enum class MetricId : std::uint8_t {
   kCommunicatorCollectives,
   kCommunicatorLastEnqueue,
   kCudaErrors,
+  kCudaSyncWait,
   kAnomalies,
   kBuildInfo,
   kNodeReady,

@@ -28,7 +28,8 @@ Index make_index() {
     if (added) {
       index.operations.push_back({function.operation, model::to_string(function.source),
                                   function.source, function.family == API_NCCL_COLLECTIVE,
-                                  function.family == API_CUDA_COPY});
+                                  function.family == API_CUDA_COPY,
+                                  function.family == API_CUDA_STREAM_SYNC});
     }
     index.by_function.emplace(function.id, place->second);
     if (function.source == API_SOURCE_NCCL) index.nccl_symbols.insert(function.symbol);

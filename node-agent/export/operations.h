@@ -19,8 +19,9 @@ struct Operation {
   std::string_view label;   ///< such as "cudaMemcpyAsync", "ncclAllReduce"
   std::string_view source;  ///< cuda, driver, nccl
   api_source api = API_SOURCE_NONE;
-  bool collective = false;  ///< counted by gpu_nccl_collective_*
-  bool copy = false;        ///< counted by gpu_memcpy_*
+  bool collective = false;   ///< counted by gpu_nccl_collective_*
+  bool copy = false;         ///< counted by gpu_memcpy_*
+  bool synchronize = false;  ///< counted by gpu_cuda_sync_wait_seconds
 };
 
 /// The distinct operations of bpf/api_functions.h, in its order.

@@ -47,6 +47,10 @@ void add_operation(const Workload& workload, const Operation& operation, const O
     families.add(MetricId::kNcclCallDuration, workload, {operation.label},
                  duration_histogram(sums.durations, sums.duration_ns, kNsPerSecond, ends));
   }
+  if (operation.synchronize) {
+    families.add(MetricId::kCudaSyncWait, workload, {operation.label},
+                 duration_histogram(sums.durations, sums.duration_ns, kNsPerSecond, ends));
+  }
   if (operation.collective) {
     families.add(MetricId::kNcclCollectives, workload, {operation.label}, number(sums.calls));
     families.add(MetricId::kNcclCollectiveBytes, workload, {operation.label}, number(sums.bytes));

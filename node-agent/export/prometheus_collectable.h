@@ -28,7 +28,7 @@ namespace ingero::exporting {
 struct CollectableOptions {
   std::string node;                ///< the `node` label
   std::size_t max_series = 10000;  ///< budget of workload series, in lines of /metrics
-  std::string version;  ///< of the agent, for ingero_build_info
+  std::string version;             ///< of the agent, for ingero_build_info
   std::string revision;
   DurationEnds duration_ends = kAllDurationEnds;
   std::string proc = "/proc";           ///< where the agent's own statistics are read

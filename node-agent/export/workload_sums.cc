@@ -116,7 +116,8 @@ std::size_t WorkloadSums::series() const {
   for (const auto& [index, sums] : operations) {
     const Operation& operation = exporting::operations()[index];
     lines += 1 + kPercentiles;
-    if (operation.api == API_SOURCE_NCCL) lines += histogram_lines(kDurationEnds);
+    if (operation.api == API_SOURCE_NCCL || operation.synchronize)
+      lines += histogram_lines(kDurationEnds);
     if (operation.collective) lines += 3;  // count, bytes, barriers
   }
   return lines + copies.size() * (1 + histogram_lines(kDurationEnds) + histogram_lines(kSizeEnds));

@@ -39,6 +39,7 @@ constexpr std::uint16_t kInitRank = 40;
 constexpr std::uint16_t kMemcpy = 100;
 constexpr std::uint16_t kMemcpyPtds = 101;
 constexpr std::uint16_t kDriverHtoD = 304;
+constexpr std::uint16_t kSynchronize = 200;
 
 constexpr model::CgroupId cgroup(std::uint64_t number) {
   return static_cast<model::CgroupId>(number);
@@ -87,7 +88,8 @@ model::Snapshot full_snapshot() {
                     call(7, 1, kInitRank, 0, totals(1, 0, 2'000'000'000)),
                     call(7, 2, kMemcpy, COPY_H2D, totals(3, 1024, 1'000)),
                     call(7, 2, kMemcpyPtds, COPY_H2D, totals(1, 1025, 1'001)),
-                    call(7, 2, kDriverHtoD, COPY_H2D, totals(2, 1ULL << 35, 200'000'000'000))};
+                    call(7, 2, kDriverHtoD, COPY_H2D, totals(2, 1ULL << 35, 200'000'000'000)),
+                    call(7, 2, kSynchronize, 0, totals(6, 0, 3'000'000'000))};
   snapshot.errors = {{cgroup(1), kAllReduce, 4, 2},
                      {cgroup(1), kAllReduceConfig, 4, 1},
                      {cgroup(2), kMemcpy, 2, 5},
@@ -364,6 +366,13 @@ TEST(PrometheusExport, APodsOwnLimitFoldsItAndNobodyElse) {
               testing::Not(testing::HasSubstr(
                   "gpu_memcpy_bytes_total{node=\"n\",namespace=\"\",pod=\"\",container=\"c1\"")));
   EXPECT_THAT(text, testing::HasSubstr("container=\"other\""));
+}
+
+TEST(PrometheusExport, WaitsForAStreamHaveAHistogram) {
+  const auto lines = Exporter(full_snapshot()).lines();
+  EXPECT_EQ(lines.at("gpu_cuda_sync_wait_seconds_count" +
+                     in("c2", R"(operation="cudaStreamSynchronize")")),
+            6);
 }
 
 TEST(PrometheusExport, BucketsThatAreLeftOutLeaveTheOthersCumulative) {
