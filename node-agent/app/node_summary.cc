@@ -36,7 +36,8 @@ std::map<model::CgroupId, std::uint32_t> count_processes(const model::Snapshot& 
   return counts;
 }
 
-/// Why libraries of a cgroup's processes have no probes; empty: they have.
+/// Why libraries of a cgroup's processes have no probes; empty: they have. A file that was refused is
+/// known by the first process that was seen with it.
 std::map<model::CgroupId, std::string> attach_failures(const model::Snapshot& snapshot) {
   std::map<model::FileKey, const model::Library*> failed;
   for (const model::Library& library : snapshot.libraries) {
@@ -48,6 +49,10 @@ std::map<model::CgroupId, std::string> attach_failures(const model::Snapshot& sn
     for (const model::FileKey& file : process.libraries) {
       if (const auto found = failed.find(file); found != failed.end())
         reasons[process.cgroup] = found->second->path + ": " + found->second->reason;
+    }
+    for (const model::Refusal& refusal : snapshot.refusals) {
+      const bool lasts = refusal.reason == "file_refused" || refusal.reason == "permission";
+      if (lasts && refusal.pid == process.key.tgid) reasons[process.cgroup] = refusal.message;
     }
   }
   return reasons;

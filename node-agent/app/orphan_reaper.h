@@ -21,7 +21,7 @@ namespace ingero::app {
 
 struct OrphanReaperOptions {
   /// How long a report is let alone after it was first seen.
-  std::chrono::milliseconds grace{30'000};
+  std::chrono::milliseconds grace{10'000};
   /// Between two looks at one node.
   std::chrono::milliseconds interval{std::chrono::minutes(5)};
   /// Between two looks: one agent asks for the nodes of the whole cluster.
