@@ -40,6 +40,7 @@ using namespace std::chrono_literals;
 constexpr auto kFrameInterval = 1s;
 constexpr auto kWindowInterval = 10s;
 constexpr auto kReportInterval = 2s;
+constexpr std::uint64_t kRoundsWithCalls = 30;
 constexpr std::size_t kFlushBytes = 64 << 10;
 constexpr std::size_t kMaxLabels = 8192;
 
@@ -99,6 +100,7 @@ class TraceRun {
   std::atomic<bool> cluster_change_pending_ = false;
   std::unique_ptr<Cluster> cluster_;
   std::unique_ptr<Reporter> reporter_;
+  std::uint64_t reports_ = 0;
   std::optional<ConfigFileSource> config_file_;
   std::unique_ptr<exporting::PrometheusCollectable> collectable_;
   std::unique_ptr<exporting::HttpServer> server_;
@@ -191,8 +193,10 @@ Status TraceRun::join_cluster() {
 }
 
 void TraceRun::report_node() {
-  const auto snapshot = agent_->snapshot();
-  reporter_->report({snapshot, agent_->containers(), cluster_->view(), cluster_->policy_errors(),
+  // To read all counters costs too much to be done every time.
+  const bool with_calls = reports_++ % kRoundsWithCalls == 0;
+  const auto snapshot = with_calls ? agent_->snapshot() : agent_->overview();
+  reporter_->report({snapshot, with_calls, agent_->containers(), cluster_->view(), cluster_->policy_errors(),
                      settings_.status(), cluster_->not_ready(), options_.kubernetes.pod,
                      std::string(to_string(agent_->cgroup_mount().hierarchy()))});
   report_timer_.expires_after(kReportInterval);
