@@ -10,6 +10,7 @@ import pytest
 import yaml
 from harness.kubectl import REPOSITORY, get, helm, kubectl, run
 from harness.kubernetes_agent import CHART, NAMESPACE, uninstall
+from harness.pod_comparison import check_exact_pods
 
 CRDS = os.path.join(REPOSITORY, "crds")
 NAMES = ["gputracenodes.ingero.io", "gputracepolicies.ingero.io"]
@@ -202,13 +203,20 @@ def test_helm_test_fails_where_no_agent_answers(cluster):
     agent = cluster.agent()
     kubectl("patch", "service", "ingero", "-n", NAMESPACE, "-p",
             '{"spec": {"selector": {"app.kubernetes.io/instance": "nobody"}}}')
-    done = run("helm", "test", "ingero", "-n", NAMESPACE, "--timeout", "150s", seconds=180, check=False)
-    assert done.returncode != 0, done.stdout
-    assert agent.restarts() == 0
+    try:
+        done = run("helm", "test", "ingero", "-n", NAMESPACE, "--timeout", "10s", seconds=60, check=False)
+        assert done.returncode != 0, done.stdout
+        assert agent.restarts() == 0
+    finally:
+        run("kubectl", "delete", "pod", "ingero-test", "-n", NAMESPACE, "--grace-period=1",
+            "--ignore-not-found", check=False)
 
 
-def test_the_unprivileged_agent_runs_and_check_says_what_is_missing(cluster):
+def test_the_unprivileged_agent_counts_exactly_and_check_says_what_is_missing(cluster):
     agent = cluster.agent("securityContext.privileged=false")
+    workloads = [cluster.workload(cluster.stub_image(), "mixed", ["--calls", 3]),
+                 cluster.workload(cluster.real_image(), options=["--calls", 5])]
+    check_exact_pods(agent, *zip(workloads, cluster.run(agent, *workloads)))
     assert agent.restarts() == 0
     done = run("kubectl", "exec", agent.name, "-n", NAMESPACE, "--", "ingero", "check", check=False)
     print(done.stdout)

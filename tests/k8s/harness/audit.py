@@ -6,6 +6,7 @@ import os
 from .kubectl import environment
 
 AGENT = "system:serviceaccount:ingero:ingero"
+_CREDENTIAL = "authentication.kubernetes.io/credential-id"
 
 
 class Audit:
@@ -16,7 +17,7 @@ class Audit:
         self._offset = os.path.getsize(self._path)
 
     def requests(self, user=AGENT):
-        """[{verb, resource, name, code, decision}] of one user."""
+        """[{verb, resource, name, credential, code, decision}] of one user."""
         with open(self._path, encoding="utf-8") as file:
             file.seek(self._offset)
             events = [json.loads(line) for line in file if line.endswith("}\n")]
@@ -30,5 +31,6 @@ class Audit:
 def _short(event):
     target = event.get("objectRef", {})
     return {"verb": event["verb"], "resource": target.get("resource", event["requestURI"]),
-            "name": target.get("name", ""), "code": event.get("responseStatus", {}).get("code"),
+            "name": target.get("name", ""),
+            "credential": event["user"].get("extra", {}).get(_CREDENTIAL, [""])[0], "code": event.get("responseStatus", {}).get("code"),
             "decision": event.get("annotations", {}).get("authorization.k8s.io/decision", "")}

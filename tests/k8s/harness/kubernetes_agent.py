@@ -35,6 +35,12 @@ def install(*values, seconds=120):
     return KubernetesAgent().wait_ready()
 
 
+def restart():
+    """The agent in a new pod, not necessarily ready."""
+    kubectl("delete", "pods", "-n", NAMESPACE, "-l", SELECTOR, "--grace-period=5")
+    return KubernetesAgent().wait_serving()
+
+
 def uninstall():
     helm("uninstall", "ingero", "-n", NAMESPACE, "--ignore-not-found", "--wait", seconds=120)
 
@@ -61,6 +67,18 @@ class KubernetesAgent(Agent):
         if len(pods) != 1 or "deletionTimestamp" in pods[0]["metadata"]:
             return None
         return pods[0] if pods[0]["status"].get("podIP") else None
+
+    def wait_serving(self, seconds=30):
+        """Until it answers, whatever it says."""
+
+        def serving():
+            try:
+                return self.get("/healthz", timeout=5)[0] == 200
+            except OSError:
+                return False
+
+        wait_until(serving, lambda: f"agent serves\n{_what_pods_say()}", seconds)
+        return self
 
     def wait_ready(self, seconds=30):
         def ready():
