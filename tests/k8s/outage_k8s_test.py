@@ -1,9 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parts of Kubernetes that go away while the agent counts."""
 import contextlib
+import time
 
-from harness.kubectl import hack_cluster
+from e2e.harness.waiting import wait_until
+from harness.audit import Audit
+from harness.kubectl import apply, get, hack_cluster, kubectl, run
+from harness.kubernetes_agent import NAMESPACE
 from harness.pod_comparison import check_exact_pods
+from policy_k8s_test import calls
+
+AWAY_SECONDS = 60
 
 
 @contextlib.contextmanager
@@ -43,3 +50,135 @@ def test_calls_are_counted_while_the_kubelet_is_away(cluster):
 
 def test_calls_are_counted_while_containerd_is_away(cluster):
     check_outage(cluster, "containerd")
+
+
+def test_calls_are_counted_while_etcd_is_away(cluster):
+    check_outage(cluster, "etcd")
+
+
+def watches(agent):
+    return {row["what"]: row for row in agent.state()["watches"]}
+
+
+def check_labels_come(cluster, agent, image):
+    """A pod that is made now has its labels soon after its first call; seconds until then."""
+    workload = cluster.workload(image, "memcpy", ["--calls", 20], start_file=False)
+    workload.wait_ready()
+    begin = time.monotonic()
+    tally = workload.tally()
+    wait_until(lambda: calls(agent, workload) > 0, "calls under the pod's name", 10, interval=0.1)
+    taken = time.monotonic() - begin
+    check_exact_pods(agent, (workload, tally))
+    return taken
+
+
+def test_metrics_never_stop_while_the_api_server_is_away_for_a_minute(cluster):
+    agent = cluster.agent()
+    image = cluster.stub_image()
+    workload = cluster.workload(image, "memcpy", ["--seconds", AWAY_SECONDS + 15, "--rate", 500])
+    agent.wait_attached(workload.wait_ready(), len(image.libraries))
+    workload.start()
+    wait_until(lambda: calls(agent, workload) > 0, "counted calls")
+    counted, slowest = [], 0.0
+    with without("apiserver"):
+        cpu = agent.metrics().value("process_cpu_seconds_total")
+        failures = sum(row["failures"] for row in watches(agent).values())
+        end = time.monotonic() + AWAY_SECONDS
+        while time.monotonic() < end:
+            begin = time.monotonic()
+            counted.append(calls(agent, workload))
+            slowest = max(slowest, time.monotonic() - begin)
+            assert agent.get("/readyz")[0] == 200
+            time.sleep(max(0.0, 1 - (time.monotonic() - begin)))
+        used = (agent.metrics().value("process_cpu_seconds_total") - cpu) / AWAY_SECONDS
+        failures = sum(row["failures"] for row in watches(agent).values()) - failures
+    back = time.monotonic()
+    taken = check_labels_come(cluster, agent, image)
+    synced = wait_until(lambda: all(not row["last_error"] for row in watches(agent).values())
+                        and time.monotonic() - back, lambda: f"no error: {watches(agent)}", 10)
+    said = [line for line in agent.stderr.splitlines() if "warning" in line or "error" in line]
+    print(f"{len(counted)} scrapes, the slowest {slowest:.3f} s; {used * 100:.2f} % of a core; "
+          f"{failures} attempts in vain of {len(watches(agent))} watches; {len(said)} log lines; "
+          f"labels {taken:.2f} s after the first call; all watches well {synced:.1f} s after the return")
+    assert all(b > a for a, b in zip(counted, counted[1:])), counted
+    assert slowest < 1 and taken < 5
+    assert used < 0.05
+    # Five watches, four seconds between attempts at most, two at least once the pause has grown.
+    assert failures < 5 * (AWAY_SECONDS / 2 + 8)
+    assert len(said) < 40, "\n".join(said)
+    check_exact_pods(agent, (workload, workload.tally()))
+    assert agent.restarts() == 0
+
+
+def test_watches_whose_place_is_no_longer_known_list_anew(cluster):
+    agent = cluster.agent()
+    image = cluster.stub_image()
+    wait_until(lambda: all(row["watches"] for row in watches(agent).values()), "all watch")
+    before = watches(agent)
+    # A server that starts knows no change before its start: 410 Gone for who is behind.
+    kubectl("create", "configmap", "later", "-n", cluster.namespace, "--from-literal=a=b")
+    with without("apiserver"):
+        pass
+    wait_until(lambda: any(row["expired"] > before[what]["expired"]
+                           for what, row in watches(agent).items()),
+               lambda: f"410 Gone: {watches(agent)}", 30)
+    check_labels_come(cluster, agent, image)
+    after = wait_until(lambda: all(not row["last_error"] for row in watches(agent).values())
+                       and watches(agent), lambda: f"no error: {watches(agent)}", 10)
+    print({what: (row["expired"], row["lists"]) for what, row in after.items()})
+    for what, row in after.items():
+        if row["expired"] > before[what]["expired"]:
+            assert row["lists"] > before[what]["lists"], (what, row)
+    assert agent.restarts() == 0
+
+
+def test_watches_that_are_cut_go_on_where_they_were(cluster):
+    agent = cluster.agent()
+    image = cluster.stub_image()
+    wait_until(lambda: all(row["watches"] for row in watches(agent).values()), "all watch")
+    before = watches(agent)
+    inside = pid_of_agent()
+    cut = run("nsenter", "-t", inside, "-n", "ss", "-K", "state", "established", "dport", "=", ":443")
+    print(cut.stdout)
+    wait_until(lambda: all(row["watches"] > before[what]["watches"]
+                           for what, row in watches(agent).items()),
+               lambda: f"all watch again: {before} {watches(agent)}", 10)
+    taken = check_labels_come(cluster, agent, image)
+    after = watches(agent)
+    assert {what: row["lists"] for what, row in after.items()} == {
+        what: row["lists"] for what, row in before.items()}, "resumed, not listed"
+    assert taken < 5
+
+
+def pid_of_agent():
+    found = run("pgrep", "-f", "^ingero agent --config-map").stdout.split()
+    assert len(found) == 1, found
+    return found[0]
+
+
+def test_a_rotated_token_is_taken_and_a_revoked_one_is_no_end(cluster):
+    agent = cluster.agent()
+    image = cluster.stub_image()
+    account = get("serviceaccount", "ingero", NAMESPACE)
+    for key in ("uid", "resourceVersion", "creationTimestamp"):
+        account["metadata"].pop(key)
+    audit = Audit()
+    wait_until(audit.requests, "a request of the agent", 20)
+    first = audit.requests()[-1]["credential"]
+    # Tokens name the account's UID: all that were given out are void now.
+    kubectl("delete", "serviceaccount", "ingero", "-n", NAMESPACE)
+    apply(account)
+    wait_until(lambda: "401" in agent.state()["reports"]["lease_error"],
+               lambda: f"401: {agent.state()['reports']}", 40, interval=0.5)
+    assert agent.get("/readyz")[0] == 200 and agent.metrics().value("process_cpu_seconds_total") > 0
+    # A kubelet that starts asks for a new token and puts it into the pod's file.
+    with without("kubelet"):
+        pass
+    fresh = Audit()
+    wait_until(lambda: any(request["credential"] != first and request["code"] < 300
+                           for request in fresh.requests()), "requests with another token", 60)
+    wait_until(lambda: not agent.state()["reports"]["lease_error"]
+               and all(not row["last_error"] for row in watches(agent).values()),
+               lambda: f"no error: {watches(agent)} {agent.state()['reports']}", 15)
+    assert check_labels_come(cluster, agent, image) < 5
+    assert agent.restarts() == 0

@@ -6,7 +6,7 @@ import time
 import pytest
 import yaml
 from e2e.harness.waiting import wait_until
-from harness.kubectl import apply, get, kubectl, run
+from harness.kubectl import apply, get, kubectl
 from harness.kubernetes_agent import NAMESPACE
 from policy_k8s_test import wait_state
 
@@ -30,7 +30,7 @@ class Settings:
                        "jsonpath={.metadata.resourceVersion}")
 
     def add(self, **more):
-        return self.write(yaml.safe_dump({**yaml.safe_load(self.text), **more}))
+        return self.write(yaml.safe_dump({**(yaml.safe_load(self.text) or {}), **more}))
 
     def status(self):
         return self.agent.state()["config_status"]
@@ -56,21 +56,23 @@ class Settings:
         return self.agent.metrics().value("ingero_config_last_reload_successful")
 
 
+def events():
+    """{name: message} of the Events that say that settings were refused."""
+    items = json.loads(kubectl("get", "events", "-n", NAMESPACE, "-o", "json", "--field-selector",
+                               "reason=ConfigRejected,involvedObject.kind=ConfigMap,"
+                               f"involvedObject.name={NAME}"))["items"]
+    return {item["metadata"]["name"]: item["message"] for item in items}
+
+
 @pytest.fixture
 def settings(cluster):
-    run("kubectl", "delete", "events", "--all", "-n", NAMESPACE, check=False)
-    agent = cluster.agent(*NO_POLICY)
-    made = Settings(agent)
+    before = set(events())
+    made = Settings(cluster.agent(*NO_POLICY))
+    made.messages = lambda: [text for name, text in events().items() if name not in before]
     yield made
     for key in ("uid", "resourceVersion", "creationTimestamp", "managedFields"):
         made.first["metadata"].pop(key, None)
     apply(made.first)
-
-
-def event_messages(name=NAME):
-    items = json.loads(kubectl("get", "events", "-n", NAMESPACE, "-o", "json"))["items"]
-    return [item["message"] for item in items if item["involvedObject"]["name"] == name
-            and item["involvedObject"]["kind"] == "ConfigMap" and item["reason"] == "ConfigRejected"]
 
 
 def node_config_error():
@@ -118,9 +120,9 @@ def test_a_wrong_edit_leaves_the_last_good_one_in_force_and_is_told_everywhere(s
     assert settings.successful() == 0
     status, text = settings.agent.get("/readyz")
     assert status == 200 and "settings refused" in text
-    wait_until(lambda: any("scan_interval" in message for message in event_messages()),
-               lambda: f"an Event: {event_messages()}", 10)
-    assert any("line 3" in m or ":3" in m for m in event_messages()), event_messages()
+    wait_until(lambda: any("scan_interval" in message for message in settings.messages()),
+               lambda: f"an Event: {settings.messages()}", 10)
+    assert any("line 3" in m or ":3" in m for m in settings.messages()), settings.messages()
     wait_until(lambda: "scan_interval" in node_config_error(), "configError of the node", 10)
     settings.wait_in_force(settings.add(max_series=778))
     assert settings.successful() == 1
@@ -138,8 +140,8 @@ def test_a_torn_a_deleted_and_a_new_config_map(settings):
     kubectl("delete", "configmap", NAME, "-n", NAMESPACE)
     settings.wait_refused("does not exist")
     assert settings.in_force()["max_series"] == 779 and settings.successful() == 0
-    wait_until(lambda: any("does not exist" in message for message in event_messages()),
-               lambda: f"an Event: {event_messages()}", 10)
+    wait_until(lambda: any("does not exist" in message for message in settings.messages()),
+               lambda: f"an Event: {settings.messages()}", 10)
     kubectl("create", "configmap", NAME, "-n", NAMESPACE, "--from-literal=other=x")
     settings.wait_refused("no key config.yaml")
     settings.wait_in_force(settings.write("max_series: 780\n"))

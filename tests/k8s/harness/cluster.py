@@ -57,11 +57,11 @@ class Cluster:
                         os.path.join(self.directory, pod, container), image.libraries)
 
     def workload(self, image, scenario=None, options=(), *, name=None, container="workload",
-                 labels=None, **more):
+                 labels=None, restart="Never", **more):
         """A pod with one workload, not yet calling."""
         name = name or f"workload-{next(self._numbers)}"
         self.pod(name, [workload_container(container, image, scenario, options, **more)],
-                 labels=labels)
+                 labels=labels, restartPolicy=restart)
         return self.workload_of(name, container, image)
 
     def ephemeral_workload(self, pod, container, image, scenario=None, options=()):

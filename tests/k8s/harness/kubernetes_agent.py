@@ -55,10 +55,15 @@ class KubernetesAgent(Agent):
     """Metrics, state and waiting are those of an agent on the host; its address is the pod's."""
 
     def __init__(self):  # pylint: disable=super-init-not-called
+        self.refresh()
+
+    def refresh(self):
+        """The address may be another one after a restart of the node."""
         self.pod = wait_until(self._running_pod, lambda: f"one agent\n{_what_pods_say()}", 60)
         self.name = self.pod["metadata"]["name"]
         self.address = self.pod["status"]["podIP"]
         self.port = self.pod["spec"]["containers"][0]["ports"][0]["containerPort"]
+        return self
 
     @staticmethod
     def _running_pod():
