@@ -166,6 +166,34 @@ struct policies_map {
 };
 extern struct policies_map policies SEC(".maps");
 
+struct retransmits_map {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct retransmit_key);
+	__type(value, u64);
+};
+extern struct retransmits_map retransmits SEC(".maps");
+
+struct waits_map {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct wait_key);
+	__type(value, struct wait_stats);
+};
+extern struct waits_map waits SEC(".maps");
+
+struct scheduled_thread {
+	u64 queued_ns; /* since when it waits for a processor; 0: it does not */
+};
+
+struct scheduled_threads_map {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct scheduled_thread);
+};
+extern struct scheduled_threads_map scheduled_threads SEC(".maps");
+
 /* Files that the agent has looked at and found to be of no interest: the iterator leaves them out. */
 struct known_files_map {
 	__uint(type, BPF_MAP_TYPE_HASH);

@@ -59,6 +59,7 @@ struct signal_struct {
 };
 
 struct task_struct {
+	unsigned int __state;
 	int pid;
 	int tgid;
 	u64 start_boottime;
@@ -68,6 +69,57 @@ struct task_struct {
 	struct signal_struct *signal;
 	struct css_set *cgroups;
 	char comm[16];
+};
+
+struct in6_addr {
+	u32 s6_addr32[4];
+};
+
+struct ns_common {
+	unsigned int inum;
+};
+
+struct net {
+	struct ns_common ns;
+};
+
+typedef struct {
+	struct net *net;
+} possible_net_t;
+
+struct sock_common {
+	u32 skc_daddr;
+	u32 skc_rcv_saddr;
+	u16 skc_dport;
+	u16 skc_num;
+	unsigned short skc_family;
+	volatile unsigned char skc_state;
+	possible_net_t skc_net;
+	struct in6_addr skc_v6_daddr;
+	struct in6_addr skc_v6_rcv_saddr;
+};
+
+struct sock_cgroup_data {
+	struct cgroup *cgroup;
+};
+
+struct sock {
+	struct sock_common __sk_common;
+	struct sock_cgroup_data sk_cgrp_data;
+};
+
+struct request_sock {
+	struct sock_common __req_common;
+};
+
+struct sk_buff {
+	char cb[48];
+};
+
+struct tcp_skb_cb {
+	u32 seq;
+	u16 tcp_gso_segs;
+	u16 tcp_gso_size;
 };
 
 struct super_block {

@@ -118,6 +118,30 @@ struct comm_layout {
 	__u32 pad;
 };
 
+/* Segments that TCP sent again. */
+struct retransmit_key {
+	__u64 cgroup_id; /* of the socket, in the v2 hierarchy */
+	__u32 netns; /* inode number of its network namespace */
+	__u32 family; /* AF_INET, AF_INET6 */
+};
+WIRE_ASSERT(sizeof(struct retransmit_key) == 16);
+
+/* Waits for a processor, of the threads of one process. */
+struct wait_key {
+	__u64 cgroup_id;
+	__u64 process_start_ns;
+	__u32 tgid;
+	__u32 pad;
+};
+WIRE_ASSERT(sizeof(struct wait_key) == 24);
+
+struct wait_stats {
+	__u64 waits;
+	__u64 wait_ns;
+	__u64 durations[DURATION_BUCKETS];
+};
+WIRE_ASSERT(sizeof(struct wait_stats) == 8 * (2 + DURATION_BUCKETS));
+
 /* ---- settings: written by the agent, read on each call ----------------------------------------- */
 
 enum cgroup_source { CGROUP_V2 = 0, CGROUP_V1_MEMORY = 1, CGROUP_V1_PIDS = 2 };
@@ -138,10 +162,11 @@ struct agent_settings {
 	__u32 entry_only; /* no return probes: calls are counted, results are not known */
 	/* Raised after each change of `unclassified` or of the map `policies`: threads keep a copy. */
 	__u32 policy_generation;
-	__u32 pad;
+	__u32 stream_network; /* send every retransmitted segment to the ring buffer */
 	struct cgroup_policy unclassified; /* for cgroups that are not in `policies` */
+	__u64 stream_waits_ns; /* send waits for a processor of this length or more; 0: none */
 };
-WIRE_ASSERT(sizeof(struct agent_settings) == 24 + 24);
+WIRE_ASSERT(sizeof(struct agent_settings) == 24 + 24 + 8);
 
 /* ---- losses: one counter each ------------------------------------------------------------------ */
 
@@ -164,7 +189,10 @@ enum loss_reason {
 	LOSS_UNSCALED_MAP_FULL = 15,
 	LOSS_STREAMS_MAP_FULL = 16, /* a barrier may be missed */
 	LOSS_RESULT_UNKNOWN = 17, /* entry-only probes */
-	LOSS_REASONS = 18,
+	LOSS_RETRANSMITS_MAP_FULL = 18,
+	LOSS_SCHEDULER_STATE = 19, /* a wait for a processor was not timed */
+	LOSS_WAITS_MAP_FULL = 20,
+	LOSS_REASONS = 21,
 };
 
 /* ---- ring buffer records ------------------------------------------------------------------------ */
@@ -177,6 +205,8 @@ enum event_kind {
 	EVENT_COMM_CREATED = 5,
 	EVENT_COMM_ENDED = 6,
 	EVENT_COMM_UNKNOWN = 7,
+	EVENT_TCP_RETRANSMIT = 8,
+	EVENT_RUN_QUEUE_WAIT = 9,
 };
 
 struct event_header {
@@ -230,6 +260,32 @@ struct comm_event {
 	__u64 comm;
 	struct comm_info info;
 };
+
+enum tcp_what { TCP_RETRANSMIT_SKB = 1, TCP_RETRANSMIT_SYNACK = 2 };
+
+/* One segment sent again. header.cgroup_id is that of the socket, in the v2 hierarchy; nobody's task. */
+struct tcp_event {
+	struct event_header header;
+	__u32 source[4]; /* network byte order; IPv4 in the first */
+	__u32 destination[4];
+	__u16 source_port; /* host byte order */
+	__u16 destination_port;
+	__u32 seq;
+	__u32 netns; /* inode number */
+	__u16 family; /* AF_INET, AF_INET6 */
+	__u8 state; /* of the socket, as in net/tcp_states.h */
+	__u8 pad;
+	__u32 what; /* enum tcp_what */
+	__u32 pad2;
+};
+WIRE_ASSERT(sizeof(struct tcp_event) == 40 + 32 + 24);
+
+/* A thread was ready to run from header.time_ns on, and did not for wait_ns. */
+struct wait_event {
+	struct event_header header;
+	__u64 wait_ns;
+};
+WIRE_ASSERT(sizeof(struct wait_event) == 48);
 
 /* ---- what the task_vma iterator writes: one executable mapping of a file ------------------------- */
 

@@ -2,6 +2,7 @@
 #include "attach/bpf_object.h"
 
 #include <bpf/bpf.h>
+#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 
 #include <cstdarg>
@@ -61,11 +62,38 @@ Error load_error(int code, const std::string& log) {
 
 }  // namespace
 
+namespace {
+
+/// Whether the kernel's BTF knows the tracepoint of "tp_btf/NAME".
+bool has_tracepoint(std::string_view section) {
+  const std::string type = "btf_trace_" + std::string(section.substr(section.find('/') + 1));
+  btf* const kernel = btf__load_vmlinux_btf();
+  if (kernel == nullptr) return false;
+  const bool known = btf__find_by_name_kind(kernel, type.c_str(), BTF_KIND_TYPEDEF) > 0;
+  btf__free(kernel);
+  return known;
+}
+
+Status attach_programs(std::initializer_list<bpf_program*> programs,
+                       std::vector<bpf_link*>& links) {
+  for (bpf_program* program : programs) {
+    if (!bpf_program__autoload(program))
+      return fail({"attach tracepoint", bpf_program__name(program), "this kernel has none", "", 0});
+    bpf_link* link = bpf_program__attach(program);
+    if (!link) return fail_errno("attach tracepoint", bpf_program__name(program));
+    links.push_back(link);
+  }
+  return {};
+}
+
+}  // namespace
+
 struct BpfObject::Parts {
   SkeletonPtr skeleton;
-  std::vector<bpf_link*> links;
+  std::vector<bpf_link*> links, scheduler_links;
   ~Parts() {
     for (bpf_link* link : links) bpf_link__destroy(link);
+    for (bpf_link* link : scheduler_links) bpf_link__destroy(link);
   }
 };
 
@@ -81,6 +109,8 @@ BpfObject::BpfObject(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {
   handles_.streams = bpf_map__fd(maps.streams);
   handles_.layouts = bpf_map__fd(maps.layouts);
   handles_.traced_tgids = bpf_map__fd(maps.traced_tgids);
+  handles_.retransmits = bpf_map__fd(maps.retransmits);
+  handles_.waits = bpf_map__fd(maps.waits);
   handles_.policies = bpf_map__fd(maps.policies);
   handles_.known_files = bpf_map__fd(maps.known_files);
   handles_.losses = bpf_map__fd(maps.losses);
@@ -109,6 +139,8 @@ Result<std::unique_ptr<BpfObject>> BpfObject::create(const BpfOptions& options) 
   for (bpf_program* program :
        {progs.selftest_entry, progs.selftest_return, progs.selftest_session, progs.empty_probe})
     bpf_program__set_autoload(program, false);
+  for (bpf_program* program : {progs.tcp_retransmit, progs.tcp_retransmit_synack})
+    bpf_program__set_autoload(program, has_tracepoint(bpf_program__section_name(program)));
   bpf_map__set_autocreate(maps.selftest_hits, false);
   bpf_map__set_max_entries(maps.calls, options.call_entries);
   bpf_map__set_max_entries(maps.call_events, options.call_ring_bytes);
@@ -157,6 +189,24 @@ agent_settings count_everything() {
   settings.unclassified.nccl_functions = ~0ULL;
   settings.unclassified.cuda = 1;
   return settings;
+}
+
+Status BpfObject::attach_network() {
+  auto& progs = parts_->skeleton->progs;
+  return attach_programs({progs.tcp_retransmit, progs.tcp_retransmit_synack}, parts_->links);
+}
+
+Status BpfObject::watch_scheduler(bool on) {
+  auto& links = parts_->scheduler_links;
+  if (on != links.empty()) return {};
+  if (!on) {
+    for (bpf_link* link : links) bpf_link__destroy(link);
+    links.clear();
+    return {};
+  }
+  auto& progs = parts_->skeleton->progs;
+  return attach_programs(
+      {progs.scheduler_wakeup, progs.scheduler_wakeup_new, progs.scheduler_switch}, links);
 }
 
 void BpfObject::set_unclassified(const cgroup_policy& policy) {

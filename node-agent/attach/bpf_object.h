@@ -40,6 +40,12 @@ class BpfObject {
 
   /// What counts in cgroups that are not in the map `policies`.
   void set_unclassified(const cgroup_policy& policy);
+  /// Counts TCP retransmissions from now on. An error: this kernel has no such tracepoint.
+  Status attach_network();
+  /// Times the waits for a processor, of processes that are watched; false: no longer. Costs something
+  /// at every switch of tasks on the host, so it is for hosts with something to watch.
+  Status watch_scheduler(bool on);
+
   /// To be called after each change of the map `policies`. Takes effect at the next call that any
   /// traced thread makes.
   void policies_changed();

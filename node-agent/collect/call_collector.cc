@@ -64,6 +64,9 @@ constexpr LossName kLossNames[] = {
     {LOSS_UNSCALED_MAP_FULL, "unscaled_map_full", true},
     {LOSS_STREAMS_MAP_FULL, "streams_map_full", true},
     {LOSS_RESULT_UNKNOWN, "result_unknown", false},
+    {LOSS_RETRANSMITS_MAP_FULL, "retransmits_map_full", true},
+    {LOSS_SCHEDULER_STATE, "scheduler_state", true},
+    {LOSS_WAITS_MAP_FULL, "waits_map_full", true},
 };
 static_assert(std::size(kLossNames) == LOSS_REASONS);
 

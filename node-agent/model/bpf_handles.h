@@ -16,6 +16,8 @@ struct BpfHandles {
   int layouts = -1;
   int traced_tgids = -1;
   int policies = -1;
+  int retransmits = -1;
+  int waits = -1;
   int known_files = -1;
   int losses = -1;
   int lifecycle_events = -1;

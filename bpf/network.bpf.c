@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0
+/* TCP retransmissions, charged to the socket's cgroup and network namespace: the task of the moment is
+ * whoever the timer or the packet interrupted. One count per segment, as RetransSegs of /proc/net/snmp. */
+#include "task.h"
+
+#define AF_INET 2
+#define AF_INET6 10
+#define MAX_SEGMENTS 64 /* of one retransmission that are told one by one */
+
+static __always_inline void count_retransmits(u64 cgroup_id, u32 netns, u32 family, u64 segments)
+{
+	struct retransmit_key key = {};
+	u64 zero = 0, *counter;
+
+	key.cgroup_id = cgroup_id;
+	key.netns = netns;
+	key.family = family;
+	counter = bpf_map_lookup_elem(&retransmits, &key);
+	if (!counter) {
+		bpf_map_update_elem(&retransmits, &key, &zero, BPF_NOEXIST);
+		counter = bpf_map_lookup_elem(&retransmits, &key);
+	}
+	if (counter)
+		__sync_fetch_and_add(counter, segments);
+	else
+		count_loss_n(LOSS_RETRANSMITS_MAP_FULL, segments);
+}
+
+/* ::ffff:a.b.c.d is IPv4 on a socket of both. */
+static __always_inline int is_mapped_ipv4(const struct in6_addr *address)
+{
+	return !address->s6_addr32[0] && !address->s6_addr32[1] &&
+	       address->s6_addr32[2] == 0xffff0000; /* in network byte order, little endian */
+}
+
+static __always_inline u32 family_of(const struct sock_common *sock)
+{
+	if (sock->skc_family == AF_INET6 && !is_mapped_ipv4(&sock->skc_v6_daddr))
+		return AF_INET6;
+	return AF_INET;
+}
+
+static __always_inline void fill_addresses(struct tcp_event *event, const struct sock_common *sock)
+{
+	u32 i;
+
+	for (i = 0; i < 4; i++) {
+		event->source[i] = 0;
+		event->destination[i] = 0;
+	}
+	if (event->family == AF_INET6) {
+		for (i = 0; i < 4; i++) {
+			event->source[i] = sock->skc_v6_rcv_saddr.s6_addr32[i];
+			event->destination[i] = sock->skc_v6_daddr.s6_addr32[i];
+		}
+		return;
+	}
+	event->source[0] = sock->skc_rcv_saddr;
+	event->destination[0] = sock->skc_daddr;
+}
+
+static __always_inline void send_retransmit(const struct sock_common *sock, u64 cgroup_id, u32 netns,
+					    u32 family, u32 seq, u32 kind)
+{
+	struct tcp_event *event = bpf_ringbuf_reserve(&call_events, sizeof(*event), 0);
+
+	if (!event) {
+		count_loss(LOSS_CALL_RING_FULL);
+		return;
+	}
+	__builtin_memset(&event->header, 0, sizeof(event->header));
+	event->header.kind = EVENT_TCP_RETRANSMIT;
+	event->header.time_ns = bpf_ktime_get_ns();
+	event->header.cgroup_id = cgroup_id;
+	event->family = family;
+	event->netns = netns;
+	event->seq = seq;
+	event->what = kind;
+	event->state = sock->skc_state;
+	event->pad = 0;
+	event->source_port = sock->skc_num;
+	event->destination_port = __builtin_bswap16(sock->skc_dport);
+	fill_addresses(event, sock);
+	bpf_ringbuf_submit(event, 0);
+}
+
+SEC("tp_btf/tcp_retransmit_skb")
+int tcp_retransmit(u64 *ctx)
+{
+	struct sock *sk = (void *)ctx[0];
+	struct sk_buff *skb = (void *)ctx[1];
+	const struct sock_common *sock = &sk->__sk_common;
+	struct tcp_skb_cb control = {};
+	u64 cgroup_id = sk->sk_cgrp_data.cgroup->kn->id;
+	u32 netns = sock->skc_net.net->ns.inum;
+	u32 family = family_of(sock), segments, i;
+
+	bpf_core_read(&control.seq, sizeof(control.seq), &((struct tcp_skb_cb *)skb->cb)->seq);
+	bpf_core_read(&control.tcp_gso_segs, sizeof(control.tcp_gso_segs),
+		      &((struct tcp_skb_cb *)skb->cb)->tcp_gso_segs);
+	bpf_core_read(&control.tcp_gso_size, sizeof(control.tcp_gso_size),
+		      &((struct tcp_skb_cb *)skb->cb)->tcp_gso_size);
+	segments = control.tcp_gso_segs ? control.tcp_gso_segs : 1;
+	count_retransmits(cgroup_id, netns, family, segments);
+	if (!settings.stream_network)
+		return 0;
+	for (i = 0; i < MAX_SEGMENTS; i++) {
+		if (i >= segments)
+			break;
+		send_retransmit(sock, cgroup_id, netns, family,
+				control.seq + i * control.tcp_gso_size, TCP_RETRANSMIT_SKB);
+	}
+	if (segments > MAX_SEGMENTS)
+		count_loss_n(LOSS_CALL_RING_FULL, segments - MAX_SEGMENTS);
+	return 0;
+}
+
+/* The answer to a connection request, which has no socket of its own yet: charged to the listener's. */
+SEC("tp_btf/tcp_retransmit_synack")
+int tcp_retransmit_synack(u64 *ctx)
+{
+	struct sock *sk = (void *)ctx[0];
+	struct request_sock *request = (void *)ctx[1];
+	const struct sock_common *sock = &request->__req_common;
+	u64 cgroup_id = sk->sk_cgrp_data.cgroup->kn->id;
+	u32 netns = sk->__sk_common.skc_net.net->ns.inum;
+	u32 family = family_of(sock);
+
+	count_retransmits(cgroup_id, netns, family, 1);
+	if (settings.stream_network)
+		send_retransmit(sock, cgroup_id, netns, family, 0, TCP_RETRANSMIT_SYNACK);
+	return 0;
+}
