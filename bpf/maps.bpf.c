@@ -13,6 +13,7 @@ struct layouts_map layouts SEC(".maps");
 struct traced_tgids_map traced_tgids SEC(".maps");
 struct policies_map policies SEC(".maps");
 struct retransmits_map retransmits SEC(".maps");
+struct retransmitted_map retransmitted SEC(".maps");
 struct waits_map waits SEC(".maps");
 struct scheduled_threads_map scheduled_threads SEC(".maps");
 struct known_files_map known_files SEC(".maps");

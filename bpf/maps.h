@@ -174,6 +174,15 @@ struct retransmits_map {
 };
 extern struct retransmits_map retransmits SEC(".maps");
 
+/* A socket's count of segments sent again, at the last look. */
+struct retransmitted_map {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, u32);
+};
+extern struct retransmitted_map retransmitted SEC(".maps");
+
 struct waits_map {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);

@@ -5,6 +5,9 @@
 
 #define AF_INET 2
 #define AF_INET6 10
+/* From 6.17 the tracepoint also tells of attempts that came to nothing; before it has no third argument. */
+const volatile unsigned int retransmit_tells_error = 0;
+
 #define MAX_SEGMENTS 64 /* of one retransmission that are told one by one */
 
 static __always_inline void count_retransmits(u64 cgroup_id, u32 netns, u32 family, u64 segments)
@@ -29,8 +32,8 @@ static __always_inline void count_retransmits(u64 cgroup_id, u32 netns, u32 fami
 /* ::ffff:a.b.c.d is IPv4 on a socket of both. */
 static __always_inline int is_mapped_ipv4(const struct in6_addr *address)
 {
-	return !address->s6_addr32[0] && !address->s6_addr32[1] &&
-	       address->s6_addr32[2] == 0xffff0000; /* in network byte order, little endian */
+	return !address->in6_u.u6_addr32[0] && !address->in6_u.u6_addr32[1] &&
+	       address->in6_u.u6_addr32[2] == 0xffff0000; /* in network byte order, little endian */
 }
 
 static __always_inline u32 family_of(const struct sock_common *sock)
@@ -50,8 +53,8 @@ static __always_inline void fill_addresses(struct tcp_event *event, const struct
 	}
 	if (event->family == AF_INET6) {
 		for (i = 0; i < 4; i++) {
-			event->source[i] = sock->skc_v6_rcv_saddr.s6_addr32[i];
-			event->destination[i] = sock->skc_v6_daddr.s6_addr32[i];
+			event->source[i] = sock->skc_v6_rcv_saddr.in6_u.u6_addr32[i];
+			event->destination[i] = sock->skc_v6_daddr.in6_u.u6_addr32[i];
 		}
 		return;
 	}
@@ -59,8 +62,8 @@ static __always_inline void fill_addresses(struct tcp_event *event, const struct
 	event->destination[0] = sock->skc_daddr;
 }
 
-static __always_inline void send_retransmit(const struct sock_common *sock, u64 cgroup_id, u32 netns,
-					    u32 family, u32 seq, u32 kind)
+static __always_inline void send_retransmit(const struct sock_common *sock, u64 cgroup_id,
+					    u32 netns, u32 family, u32 seq, u32 kind)
 {
 	struct tcp_event *event = bpf_ringbuf_reserve(&call_events, sizeof(*event), 0);
 
@@ -84,31 +87,58 @@ static __always_inline void send_retransmit(const struct sock_common *sock, u64 
 	bpf_ringbuf_submit(event, 0);
 }
 
+/* Segments of this attempt: by how much the socket's own count has grown, which the kernel raises together
+ * with RetransSegs. An error does not tell: some attempts fail before they are counted, some after. */
+static __always_inline u32 segments_sent(struct sock *sk, struct sk_buff *skb, s32 error)
+{
+	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
+	u32 total, sent;
+	u32 *known;
+	u16 segments = 0;
+
+	if (!tcp)
+		return 0;
+	total = tcp->total_retrans;
+	known = bpf_sk_storage_get(&retransmitted, sk, NULL, 0);
+	if (known) {
+		sent = total - *known;
+		*known = total;
+		return sent;
+	}
+	known = bpf_sk_storage_get(&retransmitted, sk, &total, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!known)
+		count_loss(LOSS_RETRANSMITS_MAP_FULL);
+	/* The first that is seen of this socket, which may be older than the agent. */
+	if (error < 0)
+		return 0;
+	bpf_core_read(&segments, sizeof(segments), &((struct tcp_skb_cb *)skb->cb)->tcp_gso_segs);
+	return segments ? segments : 1;
+}
+
 SEC("tp_btf/tcp_retransmit_skb")
 int tcp_retransmit(u64 *ctx)
 {
 	struct sock *sk = (void *)ctx[0];
 	struct sk_buff *skb = (void *)ctx[1];
 	const struct sock_common *sock = &sk->__sk_common;
-	struct tcp_skb_cb control = {};
+	s32 error = retransmit_tells_error ? (s32)ctx[2] : 0;
+	u32 segments = segments_sent(sk, skb, error);
 	u64 cgroup_id = sk->sk_cgrp_data.cgroup->kn->id;
 	u32 netns = sock->skc_net.net->ns.inum;
-	u32 family = family_of(sock), segments, i;
+	u32 family = family_of(sock), seq = 0, i;
+	u16 size = 0;
 
-	bpf_core_read(&control.seq, sizeof(control.seq), &((struct tcp_skb_cb *)skb->cb)->seq);
-	bpf_core_read(&control.tcp_gso_segs, sizeof(control.tcp_gso_segs),
-		      &((struct tcp_skb_cb *)skb->cb)->tcp_gso_segs);
-	bpf_core_read(&control.tcp_gso_size, sizeof(control.tcp_gso_size),
-		      &((struct tcp_skb_cb *)skb->cb)->tcp_gso_size);
-	segments = control.tcp_gso_segs ? control.tcp_gso_segs : 1;
+	if (!segments)
+		return 0;
 	count_retransmits(cgroup_id, netns, family, segments);
 	if (!settings.stream_network)
 		return 0;
+	bpf_core_read(&seq, sizeof(seq), &((struct tcp_skb_cb *)skb->cb)->seq);
+	bpf_core_read(&size, sizeof(size), &((struct tcp_skb_cb *)skb->cb)->tcp_gso_size);
 	for (i = 0; i < MAX_SEGMENTS; i++) {
 		if (i >= segments)
 			break;
-		send_retransmit(sock, cgroup_id, netns, family,
-				control.seq + i * control.tcp_gso_size, TCP_RETRANSMIT_SKB);
+		send_retransmit(sock, cgroup_id, netns, family, seq + i * size, TCP_RETRANSMIT_SKB);
 	}
 	if (segments > MAX_SEGMENTS)
 		count_loss_n(LOSS_CALL_RING_FULL, segments - MAX_SEGMENTS);

@@ -72,7 +72,9 @@ struct task_struct {
 };
 
 struct in6_addr {
-	u32 s6_addr32[4];
+	union {
+		u32 u6_addr32[4];
+	} in6_u;
 };
 
 struct ns_common {
@@ -106,6 +108,10 @@ struct sock_cgroup_data {
 struct sock {
 	struct sock_common __sk_common;
 	struct sock_cgroup_data sk_cgrp_data;
+};
+
+struct tcp_sock {
+	u32 total_retrans; /* segments sent again since the connection began */
 };
 
 struct request_sock {

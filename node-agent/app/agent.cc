@@ -105,6 +105,9 @@ Status Agent::load() {
     workloads_->set_cluster(std::make_shared<ClusterView>(
         ClusterView{std::make_shared<const k8s::PodSnapshot>(), false, nullptr, nullptr}));
   configure_workloads();
+  sockets_ = std::make_unique<SocketOwners>(resolver_);
+  if (auto status = bpf_->attach_network(); !status)
+    spdlog::warn("TCP retransmissions are not counted: {}", status.error().message());
   watch_mappings();
   return open_rings();
 }
@@ -212,6 +215,7 @@ void Agent::look_again(std::uint32_t pid, HintedProcess process, std::size_t loo
     }
     learn_containers(result->processes);
     registry_->process_scan(pid, std::move(*result), process.first_ns);
+    watch_scheduler();
     if (!last) look_again(pid, std::move(process), look + 1);
   });
 }
@@ -226,6 +230,15 @@ void Agent::scan_host() {
   registry_->full_scan(std::move(*result));
   registry_->detach_unused(options_.config.detach_grace);
   find_missed_exits();
+  watch_scheduler();
+}
+
+/// To time the scheduler costs something at every switch of tasks, so only where there is something to
+/// watch.
+void Agent::watch_scheduler() {
+  if (auto status = bpf_->watch_scheduler(!registry_->empty()); !status)
+    log_limited(log_limiter_, LogLevel::warn, "scheduler",
+                "waits for a processor are not timed: " + status.error().message());
 }
 
 /// The loader moves mappings about while it works: what was there a moment ago may have other addresses.
@@ -243,6 +256,7 @@ void Agent::scan_process(std::uint32_t pid, std::uint64_t noticed_ns, int attemp
   if (result->incomplete && attempts > 0) rescan_soon(pid, noticed_ns, attempts - 1);
   learn_containers(result->processes);
   registry_->process_scan(pid, std::move(*result), noticed_ns);
+  watch_scheduler();
 }
 
 void Agent::learn_containers(const std::vector<model::Process>& processes) {
@@ -364,6 +378,7 @@ void Agent::attribute(model::Snapshot& snapshot) {
   for (const model::CallSeries& series : snapshot.calls) {
     if (table->find(series.cgroup) == nullptr) missing.push_back(series.cgroup);
   }
+  sockets_->attribute(snapshot);
   if (!missing.empty()) {
     resolver_.resolve_missing(missing);
     refresh_workloads();
@@ -380,6 +395,8 @@ void Agent::attribute(model::Snapshot& snapshot) {
   std::erase_if(snapshot.errors, [&](const auto& row) { return !is_selected(row.cgroup); });
   std::erase_if(snapshot.communicators, [&](const auto& row) { return !is_selected(row.cgroup); });
   std::erase_if(snapshot.processes, [&](const auto& row) { return !is_selected(row.cgroup); });
+  std::erase_if(snapshot.retransmits, [&](const auto& row) { return !is_selected(row.cgroup); });
+  std::erase_if(snapshot.waits, [&](const auto& row) { return !is_selected(row.cgroup); });
 }
 
 // ---- policy --------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@
 #include <unordered_set>
 
 #include "app/library_registry.h"
+#include "app/socket_owners.h"
 #include "app/workloads.h"
 #include "attach/bpf_object.h"
 #include "attach/library_probes.h"
@@ -104,6 +105,7 @@ class Agent {
   void free_ended();
   void find_missed_exits();
   void attribute(model::Snapshot& snapshot);
+  void watch_scheduler();
   void configure_workloads();
   void refresh_workloads();
   void write_policies(
@@ -117,6 +119,7 @@ class Agent {
   std::vector<attach::MethodTrial> trials_;
   model::AttachMethod method_ = model::AttachMethod::kNone;
   attribute::ContainerResolver resolver_;
+  std::unique_ptr<SocketOwners> sockets_;
   std::unique_ptr<attach::BpfObject> bpf_;
   std::unique_ptr<discover::MappingScanner> scanner_;
   std::unique_ptr<discover::LibraryFinder> finder_;

@@ -170,8 +170,7 @@ std::shared_ptr<const ClusterView> Cluster::view() {
     std::vector<policy::TracePolicy> all;
     for (const auto& [name, one] : policies->objects) all.push_back(one);
     const auto node = nodes->objects.find(options_.node);
-    const policy::Labels labels =
-        node == nodes->objects.end() ? policy::Labels{} : node->second;
+    const policy::Labels labels = node == nodes->objects.end() ? policy::Labels{} : node->second;
     policy_set_ = std::make_shared<const policy::PolicySet>(std::move(all), labels, defaults_);
     set_policies_ = policies;
     set_nodes_ = nodes;

@@ -43,9 +43,8 @@ void OrphanReaper::set_reports(const std::set<std::string>& names) {
 /// The report that waits longest for a look.
 std::optional<std::string> OrphanReaper::take_due() {
   const std::lock_guard lock(mutex_);
-  const auto next = std::min_element(due_.begin(), due_.end(), [](const auto& a, const auto& b) {
-    return a.second < b.second;
-  });
+  const auto next = std::min_element(
+      due_.begin(), due_.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   if (next == due_.end() || next->second > Time::now()) return std::nullopt;
   next->second = Time::now() + options_.interval;
   return next->first;
@@ -68,8 +67,7 @@ void OrphanReaper::look_at(const std::string& name) {
     return;
   }
   const auto removed = writer_.send(
-      k8s::WriteMethod::remove,
-      "/apis/ingero.io/v1alpha1/gputracenodes/" + k8s::encode_query(name),
+      k8s::WriteMethod::remove, "/apis/ingero.io/v1alpha1/gputracenodes/" + k8s::encode_query(name),
       {{"apiVersion", "v1"}, {"kind", "DeleteOptions"}}, k8s::BodyType::json, stop_.get_token());
   if (stop_.stop_requested()) return;
   if (removed) spdlog::info("the report of {} is deleted: there is no such node", name);

@@ -183,9 +183,9 @@ Status TraceRun::join_cluster() {
   patience_timer_.async_wait([this](const boost::system::error_code& error) {
     if (!error) agent_->set_cluster(cluster_->view());
   });
-  auto reporter =
-      Reporter::start(cluster_->client(), {wanted.node, wanted.pod, wanted.k8s_namespace,
-                                           wanted.lease, wanted.owner_cluster_role});
+  auto reporter = Reporter::start(
+      cluster_->client(),
+      {wanted.node, wanted.pod, wanted.k8s_namespace, wanted.lease, wanted.owner_cluster_role});
   if (!reporter) return fail(reporter.error());
   reporter_ = std::move(*reporter);
   report_node();
@@ -196,8 +196,9 @@ void TraceRun::report_node() {
   // To read all counters costs too much to be done every time.
   const bool with_calls = reports_++ % kRoundsWithCalls == 0;
   const auto snapshot = with_calls ? agent_->snapshot() : agent_->overview();
-  reporter_->report({snapshot, with_calls, agent_->containers(), cluster_->view(), cluster_->policy_errors(),
-                     settings_.status(), cluster_->not_ready(), options_.kubernetes.pod,
+  reporter_->report({snapshot, with_calls, agent_->containers(), cluster_->view(),
+                     cluster_->policy_errors(), settings_.status(), cluster_->not_ready(),
+                     options_.kubernetes.pod,
                      std::string(to_string(agent_->cgroup_mount().hierarchy()))});
   report_timer_.expires_after(kReportInterval);
   report_timer_.async_wait([this](const boost::system::error_code& error) {

@@ -21,8 +21,8 @@ struct KubernetesOptions {
   std::string node;  ///< the node's name for the API server
   std::string pod;   ///< the agent's own
   std::string k8s_namespace;
-  std::string config_map;  ///< namespace/name or name; empty: none
-  std::string lease;       ///< name; empty: the agent never writes the status of policies
+  std::string config_map;          ///< namespace/name or name; empty: none
+  std::string lease;               ///< name; empty: the agent never writes the status of policies
   std::string owner_cluster_role;  ///< the node's report goes with it; empty: with the node
 };
 

@@ -64,14 +64,21 @@ Error load_error(int code, const std::string& log) {
 
 namespace {
 
-/// Whether the kernel's BTF knows the tracepoint of "tp_btf/NAME".
+/// How many arguments a BTF tracepoint of this kernel hands to programs; -1: there is none.
+int arguments_of(const std::string& tracepoint) {
+  const std::unique_ptr<btf, decltype(&btf__free)> kernel(btf__load_vmlinux_btf(), &btf__free);
+  if (!kernel) return -1;
+  const std::string name = "btf_trace_" + tracepoint;
+  const int id = btf__find_by_name_kind(kernel.get(), name.c_str(), BTF_KIND_TYPEDEF);
+  if (id < 0) return -1;
+  const btf_type* pointer = btf__type_by_id(kernel.get(), btf__type_by_id(kernel.get(), id)->type);
+  const btf_type* function = btf__type_by_id(kernel.get(), pointer->type);
+  return btf_vlen(function) - 1;  // the first is the tracepoint's own
+}
+
+/// Whether the kernel knows the tracepoint of "tp_btf/NAME".
 bool has_tracepoint(std::string_view section) {
-  const std::string type = "btf_trace_" + std::string(section.substr(section.find('/') + 1));
-  btf* const kernel = btf__load_vmlinux_btf();
-  if (kernel == nullptr) return false;
-  const bool known = btf__find_by_name_kind(kernel, type.c_str(), BTF_KIND_TYPEDEF) > 0;
-  btf__free(kernel);
-  return known;
+  return arguments_of(std::string(section.substr(section.find('/') + 1))) >= 0;
 }
 
 Status attach_programs(std::initializer_list<bpf_program*> programs,
@@ -144,6 +151,7 @@ Result<std::unique_ptr<BpfObject>> BpfObject::create(const BpfOptions& options) 
   bpf_map__set_autocreate(maps.selftest_hits, false);
   bpf_map__set_max_entries(maps.calls, options.call_entries);
   bpf_map__set_max_entries(maps.call_events, options.call_ring_bytes);
+  parts->skeleton->rodata->retransmit_tells_error = arguments_of("tcp_retransmit_skb") > 2 ? 1 : 0;
   parts->skeleton->bss->settings = options.settings;
   if (const int code = load_skeleton(parts->skeleton.get()); code != 0)
     return fail(load_error(code, log.last_line()));

@@ -114,6 +114,7 @@ void CallCollector::forget(
   std::erase_if(retired_, [&](const auto& entry) { return is_listed(std::get<0>(entry.first)); });
   std::erase_if(retired_errors_,
                 [&](const auto& entry) { return is_listed(std::get<0>(entry.first)); });
+  std::erase_if(retired_waits_, [&](const auto& entry) { return is_listed(entry.first); });
   std::vector<call_key> folded;
   for_each_entry<call_key, call_stats>(handles_.folded_calls,
                                        [&](const call_key& key, const call_stats&) {
@@ -152,6 +153,8 @@ void CallCollector::read(model::Snapshot& snapshot) {
   read_unscaled(snapshot);
   read_calls(snapshot);
   read_errors(snapshot);
+  read_retransmits(snapshot);
+  read_waits(snapshot);
   read_losses(snapshot);
   free_ended();
   last_rows_ = snapshot.calls.size();
@@ -263,6 +266,43 @@ void CallCollector::read_errors(model::Snapshot& snapshot) {
     snapshot.errors.push_back({static_cast<model::CgroupId>(std::get<0>(place)), std::get<1>(place),
                                std::get<2>(place), count});
   }
+}
+
+void CallCollector::read_retransmits(model::Snapshot& snapshot) const {
+  constexpr std::uint32_t kIpv6 = 10;
+  for_each_entry<retransmit_key, std::uint64_t>(
+      handles_.retransmits, [&](const retransmit_key& key, std::uint64_t segments) {
+        snapshot.retransmits.push_back({static_cast<model::CgroupId>(key.cgroup_id), key.netns,
+                                        key.family == kIpv6, false, segments});
+      });
+}
+
+void CallCollector::read_waits(model::Snapshot& snapshot) {
+  std::vector<wait_key> done;
+  for_each_entry<wait_key, wait_stats>(
+      handles_.waits, [&](const wait_key& key, const wait_stats& stats) {
+        model::WaitSeries row{{key.tgid, key.process_start_ns},
+                              static_cast<model::CgroupId>(key.cgroup_id),
+                              stats.waits,
+                              stats.wait_ns,
+                              {}};
+        std::copy(std::begin(stats.durations), std::end(stats.durations), row.durations.begin());
+        if (!has_ended(key.tgid, key.process_start_ns)) {
+          snapshot.waits.push_back(row);
+          return;
+        }
+        model::WaitSeries& retired = retired_waits_[key.cgroup_id];
+        retired.cgroup = row.cgroup;
+        retired.waits += row.waits;
+        retired.wait_ns += row.wait_ns;
+        for (std::size_t i = 0; i < row.durations.size(); ++i)
+          retired.durations[i] += row.durations[i];
+        done.push_back(key);
+      });
+  for (const wait_key& key : done) bpf_map_delete_elem(handles_.waits, &key);
+  // Bounded: the lowest ids are the oldest cgroups.
+  while (retired_waits_.size() > kMaxRetired) retired_waits_.erase(retired_waits_.begin());
+  for (const auto& [cgroup, row] : retired_waits_) snapshot.waits.push_back(row);
 }
 
 void CallCollector::read_losses(model::Snapshot& snapshot) const {

@@ -64,6 +64,8 @@ class CallCollector {
   static std::uint64_t scaled(std::uint64_t bytes, std::uint64_t ranks);
   void read_unscaled(model::Snapshot& snapshot);
   void read_errors(model::Snapshot& snapshot);
+  void read_retransmits(model::Snapshot& snapshot) const;
+  void read_waits(model::Snapshot& snapshot);
   void free_ended();
   void retire(const Place& place, const model::CallTotals& totals);
   void bound_retired();
@@ -83,6 +85,7 @@ class CallCollector {
   };
   std::map<Place, Retired> retired_;
   std::map<ErrorPlace, std::uint64_t> retired_errors_;
+  std::map<std::uint64_t, model::WaitSeries> retired_waits_;  ///< by cgroup
   std::map<std::tuple<std::uint64_t, std::uint64_t, std::uint32_t, std::uint32_t>, Ranks> resolved_;
   std::uint64_t rounds_ = 0;
   std::size_t last_rows_ = 0;          ///< of the read before

@@ -350,7 +350,10 @@ std::vector<Setting> make_settings() {
       {"detach_grace", "How long a library's probes stay after its last process is gone.", true},
       [](auto& c) -> auto& { return c.detach_grace; }, 0ns, 1h));
   table.push_back(name_setting(
-      {"node_name", "The `node` label of every series; empty: the Kubernetes node's name, none outside of a cluster.", false},
+      {"node_name",
+       "The `node` label of every series; empty: the Kubernetes node's name, none outside of a "
+       "cluster.",
+       false},
       [](auto& c) -> auto& { return c.node_name; }));
   return table;
 }

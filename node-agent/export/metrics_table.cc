@@ -148,6 +148,23 @@ constexpr MetricInfo kTable[] = {
      kWorkload,
      {},
      "Calls that took longer than the threshold of their policy, else of the settings."},
+    {kTcpRetransmits,
+     "gpu_workload_tcp_retransmits_total",
+     kCounter,
+     "",
+     kWorkload,
+     {"family"},
+     "Segments that TCP sent again, of sockets of containers with traced processes, as RetransSegs "
+     "of "
+     "/proc/net/snmp counts them; family is ipv4 or ipv6. No container: known by the pod's network "
+     "namespace only."},
+    {kRunQueueWait,
+     "gpu_workload_runqueue_wait_seconds",
+     kHistogram,
+     "seconds",
+     kWorkload,
+     {},
+     "Time that threads of traced processes were ready to run and waited for a processor."},
     {kBuildInfo,
      "ingero_build_info",
      kGauge,

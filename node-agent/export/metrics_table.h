@@ -30,6 +30,8 @@ enum class MetricId : std::uint8_t {
   kCudaErrors,
   kCudaSyncWait,
   kAnomalies,
+  kTcpRetransmits,
+  kRunQueueWait,
   kBuildInfo,
   kNodeReady,
   kConfigReloaded,

@@ -84,6 +84,13 @@ void add_workload(const WorkloadSums& sums, DurationEnds ends, FamilySet& famili
     families.add(nccl ? MetricId::kNcclErrors : MetricId::kCudaErrors, sums.workload,
                  {operation.label, key.second}, number(count));
   }
+  if (sums.retransmits_ipv4 != 0)
+    families.add(MetricId::kTcpRetransmits, sums.workload, {"ipv4"}, number(sums.retransmits_ipv4));
+  if (sums.retransmits_ipv6 != 0)
+    families.add(MetricId::kTcpRetransmits, sums.workload, {"ipv6"}, number(sums.retransmits_ipv6));
+  if (sums.has_waits())
+    families.add(MetricId::kRunQueueWait, sums.workload, {},
+                 duration_histogram(sums.waits, sums.wait_ns, kNsPerSecond, ends));
   if (sums.nccl_processes != 0) {
     families.add(MetricId::kNcclProcesses, sums.workload, {}, number(sums.nccl_processes));
   }
@@ -115,6 +122,7 @@ void PrometheusCollectable::add_workloads(const model::Snapshot& snapshot,
   auto sums = sum_workloads(table, calls, recent);
   add_errors(snapshot, table, error_names_, sums);
   const Roster roster = make_roster(snapshot, table, sums);
+  add_host_layers(snapshot, table, sums);
 
   // A zero instead of no series: "no process uses NCCL" is told from "no agent".
   if (std::none_of(sums.begin(), sums.end(), has_nccl_process)) {

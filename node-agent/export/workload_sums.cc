@@ -109,10 +109,16 @@ void WorkloadSums::add(const WorkloadSums& other) {
   for (const auto& [direction, sums] : other.copies) copies[direction].add(sums);
   for (const auto& [error, count] : other.errors) errors[error] += count;
   nccl_processes += other.nccl_processes;
+  retransmits_ipv4 += other.retransmits_ipv4;
+  retransmits_ipv6 += other.retransmits_ipv6;
+  wait_ns += other.wait_ns;
+  add_counts(waits, other.waits);
 }
 
 std::size_t WorkloadSums::series() const {
-  std::size_t lines = errors.size() + (nccl_processes != 0 ? 1 : 0) + (operations.empty() ? 0 : 1);
+  std::size_t lines = (retransmits_ipv4 != 0) + (retransmits_ipv6 != 0);
+  if (has_waits()) lines += histogram_lines(kDurationEnds);
+  lines += errors.size() + (nccl_processes != 0 ? 1 : 0) + (operations.empty() ? 0 : 1);
   for (const auto& [index, sums] : operations) {
     const Operation& operation = exporting::operations()[index];
     lines += 1 + kPercentiles;
@@ -130,6 +136,8 @@ WorkloadTable::WorkloadTable(const model::Snapshot& snapshot, const WorkloadLook
   for (const auto& process : snapshot.processes)
     if (process.counted) cgroups.push_back(process.cgroup);
   for (const auto& communicator : snapshot.communicators) cgroups.push_back(communicator.cgroup);
+  for (const auto& row : snapshot.retransmits) cgroups.push_back(row.cgroup);
+  for (const auto& row : snapshot.waits) cgroups.push_back(row.cgroup);
   std::sort(cgroups.begin(), cgroups.end());
   cgroups.erase(std::unique(cgroups.begin(), cgroups.end()), cgroups.end());
 
@@ -164,6 +172,33 @@ std::vector<WorkloadSums> sum_workloads(const WorkloadTable& table, std::span<co
     add_counts(sums[table.index_of(row.cgroup)].operations[row.operation].recent, row.counts);
   }
   return sums;
+}
+
+bool WorkloadSums::has_waits() const {
+  return std::any_of(waits.begin(), waits.end(), [](auto n) { return n != 0; });
+}
+
+void add_host_layers(const model::Snapshot& snapshot, const WorkloadTable& table,
+                     std::vector<WorkloadSums>& sums) {
+  for (const model::WaitSeries& row : snapshot.waits) {
+    WorkloadSums& workload = sums[table.index_of(row.cgroup)];
+    workload.wait_ns += row.wait_ns;
+    add_counts(workload.waits, row.durations);
+  }
+  std::map<std::pair<std::string, std::string>, std::size_t> pods;
+  for (const model::RetransmitSeries& row : snapshot.retransmits) {
+    std::size_t index = table.index_of(row.cgroup);
+    if (row.whole_pod) {
+      const Workload owner = sums[index].workload;
+      const auto [place, added] = pods.try_emplace({owner.k8s_namespace, owner.pod}, sums.size());
+      if (added) {
+        sums.emplace_back().workload = owner;
+        sums.back().workload.container.clear();
+      }
+      index = place->second;
+    }
+    (row.ipv6 ? sums[index].retransmits_ipv6 : sums[index].retransmits_ipv4) += row.segments;
+  }
 }
 
 void add_errors(const model::Snapshot& snapshot, const WorkloadTable& table, ErrorNames& names,

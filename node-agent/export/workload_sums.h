@@ -61,8 +61,12 @@ struct WorkloadSums {
   std::map<std::uint8_t, CopySums> copies;                                 ///< by direction
   std::map<std::pair<OperationIndex, std::string>, std::uint64_t> errors;  ///< by name of the error
   std::uint64_t nccl_processes = 0;
+  std::uint64_t retransmits_ipv4 = 0, retransmits_ipv6 = 0;
+  std::uint64_t wait_ns = 0;
+  model::DurationCounts waits{};
 
   void add(const WorkloadSums& other);
+  bool has_waits() const;
   /// Lines of /metrics; percentiles are counted whether or not there are any now.
   std::size_t series() const;
 };
@@ -85,6 +89,11 @@ class WorkloadTable {
 /// One entry per workload of `table`, in its order. `recent` as LatencyWindow gives it.
 std::vector<WorkloadSums> sum_workloads(const WorkloadTable& table, std::span<const CallRow> calls,
                                         std::span<const DurationRow> recent);
+
+/// Adds the snapshot's retransmissions and waits for a processor; those that are known by their pod only
+/// become workloads without a container.
+void add_host_layers(const model::Snapshot& snapshot, const WorkloadTable& table,
+                     std::vector<WorkloadSums>& sums);
 
 /// Adds the snapshot's errors. Codes that are no failure are left out.
 void add_errors(const model::Snapshot& snapshot, const WorkloadTable& table, ErrorNames& names,

@@ -104,12 +104,32 @@ struct Refusal {
   std::uint64_t count = 1;
 };
 
+/// Segments that TCP sent again since the agent started.
+struct RetransmitSeries {
+  CgroupId cgroup = CgroupId::kUnknown;  ///< as those of calls; as read: of the v2 hierarchy
+  std::uint32_t netns = 0;               ///< inode number of the network namespace
+  bool ipv6 = false;
+  bool whole_pod = false;  ///< known by its network namespace: one of the pod's containers
+  std::uint64_t segments = 0;
+};
+
+/// Waits of threads for a processor since the agent started.
+struct WaitSeries {
+  ProcessKey process;  ///< tgid 0: processes that have ended
+  CgroupId cgroup = CgroupId::kUnknown;
+  std::uint64_t waits = 0;
+  std::uint64_t wait_ns = 0;
+  DurationCounts durations{};
+};
+
 /// Everything the readers need, immutable once made.
 struct Snapshot {
   std::int64_t unix_ns = 0;
   std::vector<CallSeries> calls;
   std::vector<ErrorSeries> errors;
   std::vector<Communicator> communicators;
+  std::vector<RetransmitSeries> retransmits;
+  std::vector<WaitSeries> waits;
   std::vector<Process> processes;
   std::vector<Library> libraries;
   std::vector<Refusal> refusals;

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/socket_owners.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <set>
+
+namespace ingero::app {
+namespace {
+
+std::uint32_t namespace_inode(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 ? static_cast<std::uint32_t>(status.st_ino) : 0;
+}
+
+}  // namespace
+
+SocketOwners::SocketOwners(attribute::ContainerResolver& containers) : containers_(containers) {
+  host_netns_ = namespace_inode("/proc/1/ns/net");
+  if (containers.mount().hierarchy() == attribute::CgroupHierarchy::v2) return;
+  auto mount = attribute::find_cgroup_hierarchy({}, attribute::CgroupHierarchy::v2);
+  if (mount) v2_ = std::make_unique<attribute::ContainerResolver>(attribute::HostRoots{}, *mount);
+}
+
+std::uint32_t SocketOwners::netns_of(const model::ProcessKey& process) {
+  const auto [known, added] = netns_.try_emplace(process, 0);
+  if (added) known->second = namespace_inode(fmt::format("/proc/{}/ns/net", process.tgid));
+  return known->second;
+}
+
+std::optional<model::CgroupId> SocketOwners::by_cgroup(model::CgroupId socket,
+                                                       const attribute::ContainerTable& table) {
+  if (!v2_) return table.find(socket) != nullptr ? std::optional(socket) : std::nullopt;
+  const auto owner = v2_->resolve(socket);
+  if (!owner || owner->container_id.empty()) return std::nullopt;
+  for (const auto& [cgroup, info] : table.entries())
+    if (info->container_id == owner->container_id) return cgroup;
+  return std::nullopt;
+}
+
+void SocketOwners::attribute(model::Snapshot& snapshot) {
+  const std::lock_guard lock(mutex_);
+  const auto table = containers_.snapshot();
+  std::set<model::CgroupId> traced;
+  std::map<std::uint32_t, model::CgroupId> by_netns;
+  std::map<model::ProcessKey, std::uint32_t> still_there;
+  for (const model::Process& process : snapshot.processes) {
+    traced.insert(process.cgroup);
+    const std::uint32_t netns = netns_of(process.key);
+    still_there.emplace(process.key, netns);
+    if (netns != 0 && netns != host_netns_) by_netns.try_emplace(netns, process.cgroup);
+  }
+  netns_ = std::move(still_there);
+  for (const model::CallSeries& row : snapshot.calls) traced.insert(row.cgroup);
+  std::erase_if(snapshot.retransmits, [&](model::RetransmitSeries& row) {
+    const auto owner = by_cgroup(row.cgroup, *table);
+    if (owner && traced.contains(*owner)) {
+      row.cgroup = *owner;
+      return false;
+    }
+    const auto shared = by_netns.find(row.netns);
+    if (shared == by_netns.end()) return true;
+    row.cgroup = shared->second;
+    row.whole_pod = true;
+    return false;
+  });
+}
+
+}  // namespace ingero::app

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "attribute/container_resolver.h"
+#include "model/snapshot.h"
+
+namespace ingero::app {
+
+/// Whose a socket is: that of the cgroup that made it. Sockets belong to cgroups of the v2 hierarchy,
+/// which need not be the one that calls are counted by; a container has the same id in both. Where the
+/// cgroup says nothing, the network namespace does, if it is that of traced processes and not the
+/// host's. Thread safe.
+class SocketOwners {
+ public:
+  explicit SocketOwners(attribute::ContainerResolver& containers);
+
+  /// Gives each row of retransmissions the cgroup that calls are counted by; drops those of sockets
+  /// that belong to no traced process's container.
+  void attribute(model::Snapshot& snapshot);
+
+ private:
+  std::optional<model::CgroupId> by_cgroup(model::CgroupId socket,
+                                           const attribute::ContainerTable& table);
+  std::uint32_t netns_of(const model::ProcessKey& process);
+
+  attribute::ContainerResolver& containers_;
+  std::unique_ptr<attribute::ContainerResolver> v2_;  ///< null: the same hierarchy, or none mounted
+  std::uint32_t host_netns_ = 0;
+  std::mutex mutex_;
+  std::map<model::ProcessKey, std::uint32_t> netns_;
+};
+
+}  // namespace ingero::app

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TCP retransmissions and waits for a processor, against what the kernel itself says of them."""
+import contextlib
+import os
+import secrets
+import subprocess
+import sys
+import time
+
+import pytest
+
+from harness.container import stub, workload_dir
+from harness.waiting import wait_until
+
+# Traced because it maps a traced library. Its folder has what it waits for and what it says.
+SENDER = """
+import ctypes, os, socket, sys, time
+library, address, folder = sys.argv[1:]
+ctypes.CDLL(library)
+def wait(name):
+    while not os.path.exists(os.path.join(folder, name)):
+        time.sleep(0.02)
+def say(name):
+    open(os.path.join(folder, name), "w").close()
+connection = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+connection.connect((address, 5001))
+say("connected")
+wait("go")
+for _ in range(300):
+    connection.sendall(b"x" * 20000)
+connection.shutdown(socket.SHUT_WR)
+connection.recv(1)
+say("sent")
+wait("end")
+"""
+RECEIVER = """
+import socket
+server = socket.create_server(("::", 5001), family=socket.AF_INET6, dualstack_ipv6=True)
+print("listening", flush=True)
+while True:
+    connection, _ = server.accept()
+    while connection.recv(65536):
+        pass
+    connection.close()
+"""
+DROP = """
+table inet lossy {
+  chain input {
+    type filter hook input priority 0;
+    tcp dport 5001 numgen random mod 10 == 0 drop
+  }
+}
+"""
+
+
+def run(*command, **more):
+    return subprocess.run(command, check=True, capture_output=True, text=True, **more).stdout
+
+
+@contextlib.contextmanager
+def two_namespaces():
+    """Names of two network namespaces with a wire between them; the second loses a tenth of it."""
+    tag = secrets.token_hex(2)
+    a, b = f"ingero-a{tag}", f"ingero-b{tag}"
+    try:
+        for name in (a, b):
+            run("ip", "netns", "add", name)
+        run("ip", "link", "add", f"va{tag}", "netns", a, "type", "veth", "peer", "name",
+            f"vb{tag}", "netns", b)
+        for name, link, last in ((a, f"va{tag}", 1), (b, f"vb{tag}", 2)):
+            inside = ["ip", "-n", name]
+            run(*inside, "link", "set", "lo", "up")
+            run(*inside, "addr", "add", f"10.99.0.{last}/24", "dev", link)
+            run(*inside, "addr", "add", f"fd99::{last}/64", "dev", link, "nodad")
+            run(*inside, "link", "set", link, "up")
+        run("ip", "netns", "exec", b, "nft", "-f", "-", input=DROP)
+        yield a, b
+    finally:
+        for name in (a, b):
+            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+
+
+def retransmitted(namespace):
+    """RetransSegs of /proc/net/snmp, both families together."""
+    lines = [line.split() for line in
+             run("ip", "netns", "exec", namespace, "cat", "/proc/net/snmp").splitlines()
+             if line.startswith("Tcp:")]
+    return int(dict(zip(*lines))["RetransSegs"])
+
+
+@contextlib.contextmanager
+def in_namespace(namespace, *command, before=()):
+    """`before`: of the host's cgroups, which are not mounted inside."""
+    process = subprocess.Popen([*before, "ip", "netns", "exec", namespace, *command],
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+@pytest.mark.parametrize("address, family", [("10.99.0.2", "ipv4"), ("fd99::2", "ipv6")])
+def test_retransmissions_are_those_that_the_kernel_counts_and_charged_to_the_sender(
+        host, tmp_path, address, family):
+    container = secrets.token_hex(32)
+    agent = host.agent()
+    run_in_cgroup = [os.path.join(workload_dir(), "container_run"), "--cgroup",
+                     f"/ingero-e2e-net/{container}", "--no-root", "--"]
+    name = "gpu_workload_tcp_retransmits_total"
+    with two_namespaces() as (a, b), in_namespace(b, sys.executable, "-c", RECEIVER) as receiver:
+        receiver.stdout.readline()
+        with in_namespace(a, sys.executable, "-c", SENDER, stub("libcudart.so.13"), address,
+                          str(tmp_path), before=run_in_cgroup):
+            wait_until((tmp_path / "connected").exists, "the connection")
+            wait_until(lambda: any(container in row["container"]
+                                   for row in agent.state()["processes"]), "the sender known")
+            # Of the connection's beginning, before anybody counted.
+            before, counted = retransmitted(a), agent.metrics().value(name)
+            (tmp_path / "go").touch()
+            wait_until((tmp_path / "sent").exists, "all sent", 60)
+            grown = retransmitted(a) - before
+            assert grown > 20, "the wire lost too little to prove anything"
+            wait_until(lambda: agent.metrics().value(name, container=container, family=family)
+                       == counted + grown,
+                       lambda: f"{counted} + {grown} of {container}: "
+                               f"{agent.metrics().series(name)}")
+            print(f"{grown} segments sent again over {family}")
+            assert agent.metrics().value(name) == counted + grown, "somebody else was charged"
+            (tmp_path / "end").touch()
+
+
+def schedstat(pid):
+    """Nanoseconds that the process's threads waited for a processor, as the kernel counts them."""
+    total = 0
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{thread}/schedstat", encoding="utf-8") as file:
+            total += int(file.read().split()[1])
+    return total
+
+
+WORKERS = """
+import ctypes, sys, threading, time
+ctypes.CDLL(sys.argv[1])
+print("loaded", flush=True)
+sys.stdin.readline()
+end = time.monotonic() + 6
+def work():
+    while time.monotonic() < end:
+        sum(range(20000))
+        time.sleep(0.0005)
+threads = [threading.Thread(target=work) for _ in range(8)]
+[thread.start() for thread in threads]
+time.sleep(1)
+print("working", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_waits_for_a_processor_are_those_that_the_kernel_counts(host):
+    agent = host.agent()
+    name = "gpu_workload_runqueue_wait_seconds_sum"
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"])
+             for _ in range(os.cpu_count())]
+    process = subprocess.Popen([sys.executable, "-c", WORKERS, stub("libcudart.so.13")],
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        process.stdout.readline()
+        wait_until(lambda: any(row["pid"] == process.pid for row in agent.state()["processes"]),
+                   "the process known")
+        process.stdin.write("go\n")
+        process.stdin.flush()
+        process.stdout.readline()
+        before, counted_before = schedstat(process.pid), agent.metrics().value(name)
+        time.sleep(4)
+        after, counted = schedstat(process.pid), agent.metrics().value(name)
+        waited, seen = (after - before) / 1e9, counted - counted_before
+        print(f"8 threads waited {waited:.3f} s for a processor, the agent saw {seen:.3f} s")
+        assert waited > 0.5, "too little contention to prove anything"
+        assert abs(seen - waited) < 0.05 * waited
+    finally:
+        process.kill()
+        for loop in loops:
+            loop.kill()
+
