@@ -106,8 +106,7 @@ Status Agent::load() {
         ClusterView{std::make_shared<const k8s::PodSnapshot>(), false, nullptr, nullptr}));
   configure_workloads();
   sockets_ = std::make_unique<SocketOwners>(resolver_);
-  if (auto status = bpf_->attach_network(); !status)
-    spdlog::warn("TCP retransmissions are not counted: {}", status.error().message());
+  watch_network();
   watch_mappings();
   return open_rings();
 }
@@ -233,10 +232,17 @@ void Agent::scan_host() {
   watch_scheduler();
 }
 
+void Agent::watch_network() {
+  if (auto status = bpf_->watch_network(options_.config.probes.network); !status)
+    log_limited(log_limiter_, LogLevel::warn, "network",
+                "TCP retransmissions are not counted: " + status.error().message());
+}
+
 /// To time the scheduler costs something at every switch of tasks, so only where there is something to
 /// watch.
 void Agent::watch_scheduler() {
-  if (auto status = bpf_->watch_scheduler(!registry_->empty()); !status)
+  const bool wanted = options_.config.probes.scheduler && !registry_->empty();
+  if (auto status = bpf_->watch_scheduler(wanted); !status)
     log_limited(log_limiter_, LogLevel::warn, "scheduler",
                 "waits for a processor are not timed: " + status.error().message());
 }
@@ -428,6 +434,7 @@ void Agent::apply_config(const config::Config& config) {
   configure_workloads();
   refresh_workloads();
   registry_->set_choice(probes);
+  watch_network();
   scan_host();
   if (rescan) every(scan_timer_, scan_interval(), &Agent::scan_host);
 }

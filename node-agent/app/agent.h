@@ -105,6 +105,7 @@ class Agent {
   void free_ended();
   void find_missed_exits();
   void attribute(model::Snapshot& snapshot);
+  void watch_network();
   void watch_scheduler();
   void configure_workloads();
   void refresh_workloads();

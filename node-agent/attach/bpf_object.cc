@@ -81,14 +81,31 @@ bool has_tracepoint(std::string_view section) {
   return arguments_of(std::string(section.substr(section.find('/') + 1))) >= 0;
 }
 
-Status attach_programs(std::initializer_list<bpf_program*> programs,
+void destroy_links(std::vector<bpf_link*>& links) {
+  for (bpf_link* link : links) bpf_link__destroy(link);
+  links.clear();
+}
+
+/// All programs, or none.
+Status switch_programs(bool on, std::initializer_list<bpf_program*> programs,
                        std::vector<bpf_link*>& links) {
+  if (on != links.empty()) return {};
+  if (!on) {
+    destroy_links(links);
+    return {};
+  }
   for (bpf_program* program : programs) {
-    if (!bpf_program__autoload(program))
-      return fail({"attach tracepoint", bpf_program__name(program), "this kernel has none", "", 0});
-    bpf_link* link = bpf_program__attach(program);
-    if (!link) return fail_errno("attach tracepoint", bpf_program__name(program));
-    links.push_back(link);
+    const char* const name = bpf_program__name(program);
+    bpf_link* const link = bpf_program__autoload(program) ? bpf_program__attach(program) : nullptr;
+    if (link != nullptr) {
+      links.push_back(link);
+      continue;
+    }
+    const Error error = bpf_program__autoload(program)
+                            ? Error::from_errno(errno, "attach tracepoint", name)
+                            : Error{"attach tracepoint", name, "this kernel has none", "", 0};
+    destroy_links(links);
+    return fail(error);
   }
   return {};
 }
@@ -97,10 +114,9 @@ Status attach_programs(std::initializer_list<bpf_program*> programs,
 
 struct BpfObject::Parts {
   SkeletonPtr skeleton;
-  std::vector<bpf_link*> links, scheduler_links;
+  std::vector<bpf_link*> links, network_links, scheduler_links;
   ~Parts() {
-    for (bpf_link* link : links) bpf_link__destroy(link);
-    for (bpf_link* link : scheduler_links) bpf_link__destroy(link);
+    for (auto* held : {&links, &network_links, &scheduler_links}) destroy_links(*held);
   }
 };
 
@@ -199,22 +215,17 @@ agent_settings count_everything() {
   return settings;
 }
 
-Status BpfObject::attach_network() {
+Status BpfObject::watch_network(bool on) {
   auto& progs = parts_->skeleton->progs;
-  return attach_programs({progs.tcp_retransmit, progs.tcp_retransmit_synack}, parts_->links);
+  return switch_programs(on, {progs.tcp_retransmit, progs.tcp_retransmit_synack},
+                         parts_->network_links);
 }
 
 Status BpfObject::watch_scheduler(bool on) {
-  auto& links = parts_->scheduler_links;
-  if (on != links.empty()) return {};
-  if (!on) {
-    for (bpf_link* link : links) bpf_link__destroy(link);
-    links.clear();
-    return {};
-  }
   auto& progs = parts_->skeleton->progs;
-  return attach_programs(
-      {progs.scheduler_wakeup, progs.scheduler_wakeup_new, progs.scheduler_switch}, links);
+  return switch_programs(
+      on, {progs.scheduler_wakeup, progs.scheduler_wakeup_new, progs.scheduler_switch},
+      parts_->scheduler_links);
 }
 
 void BpfObject::set_unclassified(const cgroup_policy& policy) {

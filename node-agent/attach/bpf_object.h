@@ -40,8 +40,8 @@ class BpfObject {
 
   /// What counts in cgroups that are not in the map `policies`.
   void set_unclassified(const cgroup_policy& policy);
-  /// Counts TCP retransmissions from now on. An error: this kernel has no such tracepoint.
-  Status attach_network();
+  /// Counts TCP retransmissions; false: no longer. An error: this kernel has no such tracepoint.
+  Status watch_network(bool on);
   /// Times the waits for a processor, of processes that are watched; false: no longer. Costs something
   /// at every switch of tasks on the host, so it is for hosts with something to watch.
   Status watch_scheduler(bool on);

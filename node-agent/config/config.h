@@ -25,6 +25,8 @@ enum class CgroupHierarchyChoice { automatic, v2, memory, pids };
 struct ProbesConfig {
   bool nccl = true;
   bool cuda = true;
+  bool network = true;    ///< TCP retransmissions
+  bool scheduler = true;  ///< waits for a processor
   bool operator==(const ProbesConfig&) const = default;
 };
 

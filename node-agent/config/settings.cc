@@ -289,6 +289,16 @@ std::vector<Setting> make_settings() {
   table.push_back(bool_setting(
       {"probes.cuda", "Trace CUDA runtime and driver calls.", true},
       [](auto& c) -> auto& { return c.probes.cuda; }));
+  table.push_back(bool_setting(
+      {"probes.network", "Count TCP segments that containers with traced processes sent again.",
+       true},
+      [](auto& c) -> auto& { return c.probes.network; }));
+  table.push_back(bool_setting(
+      {"probes.scheduler",
+       "Time how long threads of traced processes wait for a processor; costs a little at every "
+       "switch of tasks on the host.",
+       true},
+      [](auto& c) -> auto& { return c.probes.scheduler; }));
   table.push_back(address_setting(
       {"listen_address", "Where /metrics and the health pages are served; no host: all interfaces.",
        true},

@@ -56,7 +56,7 @@ TEST(Config, ReadsEverySetting) {
   Config expected;
   expected.log_level = LogLevel::debug;
   expected.log_format = LogFormat::json;
-  expected.probes = {true, false};
+  expected.probes = {true, false, false, false};
   expected.listen_address = {"127.0.0.1", 9400};
   expected.scan_interval = 2s;
   expected.default_action = DefaultAction::ignore;

@@ -113,6 +113,12 @@ model::Snapshot full_snapshot() {
   snapshot.communicators = {comm, {}};
   snapshot.communicators[1].cgroup = cgroup(1);
   snapshot.communicators[1].collectives = 2;
+  snapshot.retransmits = {{cgroup(1), 5, false, false, 7},
+                          {cgroup(1), 5, true, false, 2},
+                          {cgroup(2), 6, false, true, 3}};
+  model::WaitSeries waits{{7, 70}, cgroup(1), 2, 3'000'000'000, {}};
+  waits.durations[kernel_bucket_of_end(20)] = 2;
+  snapshot.waits = {waits, waits};
   snapshot.events_lost = {{"call_ring_full", 0}, {"forged_size", 3}};
   snapshot.unattributed_calls = {{"unknown_cgroup", 1}};
   snapshot.attach_failures = {{"permission", 2}};
@@ -366,6 +372,16 @@ TEST(PrometheusExport, APodsOwnLimitFoldsItAndNobodyElse) {
               testing::Not(testing::HasSubstr(
                   "gpu_memcpy_bytes_total{node=\"n\",namespace=\"\",pod=\"\",container=\"c1\"")));
   EXPECT_THAT(text, testing::HasSubstr("container=\"other\""));
+}
+
+TEST(PrometheusExport, RetransmissionsAndWaitsForAProcessorAreThoseOfTheContainerOrThePod) {
+  const auto lines = Exporter(full_snapshot()).lines();
+  EXPECT_EQ(lines.at("gpu_workload_tcp_retransmits_total" + in("c1", R"(family="ipv4")")), 7);
+  EXPECT_EQ(lines.at("gpu_workload_tcp_retransmits_total" + in("c1", R"(family="ipv6")")), 2);
+  EXPECT_EQ(lines.at("gpu_workload_tcp_retransmits_total" + in("", R"(family="ipv4")")), 3)
+      << "known by the pod's network namespace only";
+  EXPECT_EQ(sum_of(lines, "gpu_workload_runqueue_wait_seconds_count"), 4);
+  EXPECT_EQ(sum_of(lines, "gpu_workload_runqueue_wait_seconds_sum"), 6);
 }
 
 TEST(PrometheusExport, WaitsForAStreamHaveAHistogram) {
