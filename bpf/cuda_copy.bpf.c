@@ -225,7 +225,8 @@ static __always_inline int cuda_copy_enter(user_regs_t *regs, u64 cookie)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct thread_state *thread = thread_at_entry(task);
-	struct call_frame *frame = thread ? frame_open(regs, thread, cookie, FRAME_IF_COUNTED) : NULL;
+	struct call_frame *frame =
+		thread ? frame_open(regs, thread, cookie, FRAME_IF_COUNTED) : NULL;
 	u32 layout = API_COOKIE_LAYOUT(cookie);
 
 	if (!frame)

@@ -189,9 +189,8 @@ class ObjectApplierTest : public testing::Test {
     ObjectApplierOptions options;
     options.interval = 1ms;
     options.backoff = {1ms, 2ms};
-    options.prerequisite =
-        [this](const std::string& path,
-               const std::stop_token&) -> Result<std::optional<AppliedObject>> {
+    options.prerequisite = [this](const std::string& path,
+                                  const std::stop_token&) -> Result<std::optional<AppliedObject>> {
       asked_for.push_back(path);
       if (refusals > 0) {
         --refusals;
