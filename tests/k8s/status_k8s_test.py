@@ -56,7 +56,8 @@ def broken_library(directory):
                               for at, n in ((0x20, 8), (0x36, 2), (0x38, 2)))
         for entry in range(first, first + size * count, size):
             file.seek(entry)
-            if int.from_bytes(file.read(4), "little") == 2:  # PT_DYNAMIC, of which the loader takes the address
+            # PT_DYNAMIC, of which the loader takes the address.
+            if int.from_bytes(file.read(4), "little") == 2:
                 file.seek(entry + 8)
                 file.write((1 << 40).to_bytes(8, "little"))
     return folder
