@@ -14,7 +14,7 @@
 namespace ingero::k8s {
 
 struct ApiClientOptions {
-  std::chrono::seconds connect_timeout{5};  ///< also per step of the TLS handshake
+  std::chrono::seconds connect_timeout{2};  ///< also per step of the TLS handshake
   std::chrono::seconds read_timeout{15};    ///< longest silence within an answer
   std::chrono::seconds request_limit{30};   ///< for a whole GET or write
   /// Longest silence of a watch. The API server sends a bookmark about every minute.

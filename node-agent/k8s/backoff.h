@@ -17,8 +17,9 @@ void wait_for(std::chrono::nanoseconds time, const std::stop_token& stop);
 
 struct BackoffOptions {
   std::chrono::milliseconds first{100};
-  /// Labels must be right within 5 s after the API server is back.
-  std::chrono::milliseconds longest{4000};
+  /// Labels must be right within 5 s after the API server is back: this and a connection that was begun
+  /// just before, which may hang until ApiClientOptions::connect_timeout.
+  std::chrono::milliseconds longest{2500};
 };
 
 /// Times to wait between attempts: they double up to the longest, and each is drawn from the upper
