@@ -21,7 +21,7 @@ FROM debian:bookworm-slim
 # What `ldd build/ingero` names; `ingero version` below fails when one is missing.
 RUN apt-get -qq update \
   && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends \
-    libbpf1 libcpp-httplib0.11 libelf1 libfmt9 libprometheus-cpp-core1.0 libspdlog1.10 libssl3 \
+    libbpf1 libcpp-httplib0.11 libelf1 libfmt9 libprometheus-cpp-core1.0 libspdlog1.10 libsqlite3-0 libssl3 \
     libstdc++6 libyaml-cpp0.7 zlib1g \
   && rm -rf /var/lib/apt/lists/* /var/cache/apt /var/cache/debconf /var/log/*
 COPY LICENSE LICENSES /usr/share/doc/ingero/

@@ -153,7 +153,7 @@ void Agent::start() {
   await_readable(lifecycle_descriptor_, &Agent::on_lifecycle);
   every(scan_timer_, scan_interval(), &Agent::scan_host);
   every(housekeeping_timer_, 1s, &Agent::housekeeping);
-  if (calls_) every(calls_timer_, 5ms, &Agent::drain_calls);
+  if (calls_) every(calls_timer_, 5ms, &Agent::on_calls);
 }
 
 void Agent::await_readable(boost::asio::posix::stream_descriptor& descriptor,
@@ -280,9 +280,7 @@ void Agent::learn_containers(const std::vector<model::Process>& processes) {
 
 void Agent::on_lifecycle() { lifecycle_->consume(); }
 
-void Agent::drain_calls() {
-  if (calls_) calls_->consume();
-}
+bool Agent::drain_calls() { return !calls_ || calls_->consume() >= 0; }
 
 void Agent::on_lifecycle_event(const event_header& header, std::size_t size) {
   const model::ProcessKey process{header.tgid, header.process_start_ns};
@@ -328,8 +326,8 @@ void Agent::on_comm_created(const comm_event& event) {
 
 void Agent::housekeeping() {
   ++rounds_;
+  clock_.resample();  // microseconds; a step of the wall clock puts a second of recorded calls off
   if (rounds_ % 60 == 0) {
-    clock_.resample();
     std::vector<model::CgroupId> used;
     const auto current = snapshot();  // holds what the loop walks over
     for (const model::CallSeries& series : current->calls) used.push_back(series.cgroup);

@@ -76,8 +76,8 @@ class Agent {
   const std::vector<attach::MethodTrial>& trials() const { return trials_; }
   /// How new mappings are noticed: "mmap2 events" or "scans every 1 s (reason)".
   const std::string& watch_text() const { return watch_text_; }
-  /// Hands over what the call stream holds now.
-  void drain_calls();
+  /// Hands over what the call stream holds now; false: the handler had enough before its end.
+  bool drain_calls();
 
  private:
   Agent(boost::asio::io_context& io, AgentOptions options, attribute::CgroupMount mount);
@@ -96,6 +96,7 @@ class Agent {
   void look_again(std::uint32_t pid, HintedProcess process, std::size_t look);
   void rescan_soon(std::uint32_t pid, std::uint64_t noticed_ns, int attempts);
   void on_lifecycle();
+  void on_calls() { drain_calls(); }
   void on_lifecycle_event(const event_header& header, std::size_t size);
   void on_comm_created(const comm_event& event);
   void scan_host();

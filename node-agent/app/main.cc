@@ -9,8 +9,10 @@
 #include <iostream>
 
 #include "app/check_command.h"
+#include "app/query_command.h"
 #include "app/trace_options.h"
 #include "app/version.h"
+#include "base/byte_size.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "config/duration.h"
@@ -31,6 +33,7 @@ struct Flags {
   KubernetesOptions cluster;
   std::uint32_t pid = 0;
   std::vector<std::string> tallies;
+  std::string out, max_size;
 };
 
 int say(const std::string& command, const Error& error) {
@@ -56,6 +59,8 @@ void add_trace_flags(CLI::App& command, Flags& flags) {
   command.add_flag("--print", flags.print, "one line for each call instead of the table");
   command.add_option("--format", flags.format,
                      "of the printed calls: text (default) or json; json implies --print");
+  command.add_option("--out", flags.out, "record every call into this SQLite file; see query");
+  command.add_option("--max-size", flags.max_size, "of the recording, such as 2GiB (default: none)");
   command.add_option("--pid", flags.pid, "only this process");
   command.add_option(
       "--cgroup", flags.cgroup,
@@ -134,6 +139,22 @@ Status choose_cluster(const Flags& flags, KubernetesOptions& options) {
   return {};
 }
 
+Status parse_recording(const Flags& flags, RecordingOptions& options) {
+  options.path = flags.out;
+  if (flags.pid != 0) options.selection = fmt::format("pid {}", flags.pid);
+  if (!flags.cgroup.empty())
+    options.selection +=
+        fmt::format("{}cgroup {}", options.selection.empty() ? "" : ", ", flags.cgroup);
+  if (flags.max_size.empty()) return {};
+  const auto size = parse_byte_size(flags.max_size);
+  if (!size)
+    return fail({"read --max-size", flags.max_size, "not a size", "write 500MiB or 2GiB"});
+  if (flags.out.empty())
+    return fail({"read --max-size", flags.max_size, "nothing is recorded", "add --out FILE"});
+  options.max_bytes = *size;
+  return {};
+}
+
 Result<TraceOptions> trace_options(const Flags& flags) {
   TraceOptions options;
   options.config_file = flags.config_file;
@@ -160,6 +181,8 @@ Result<TraceOptions> trace_options(const Flags& flags) {
   options.print_calls = flags.print || options.json;
   if (flags.pid != 0) options.pid = flags.pid;
   options.cgroup = flags.cgroup;
+  if (auto status = parse_recording(flags, options.recording); !status)
+    return fail(status.error());
   if (auto status = parse_tallies(flags, options); !status) return fail(status.error());
   return options;
 }
@@ -234,6 +257,15 @@ int run(int argc, char** argv) {
   CLI::App* check_command =
       app.add_subcommand("check", "tell what works on this host and what is missing");
   check_command->add_flag("--json", check_json, "for programs");
+  QueryOptions query;
+  CLI::App* query_command =
+      app.add_subcommand("query", "ask recordings by SQL: ingero query FILE... \"SELECT ...\"");
+  query_command
+      ->add_option("words", query.words, "recordings, then the SQL (else it is read from stdin)")
+      ->required();
+  query_command->add_option("-f,--file", query.sql_file, "read the SQL from this file");
+  query_command->add_option("--format", query.format, "table (default), csv, json, markdown");
+  query_command->add_flag("--schema", query.schema, "print tables and columns with their meaning");
   CLI::App* version_command = app.add_subcommand("version", "print the version");
   CLI::App* reference_command =
       app.add_subcommand("reference", "print a generated page of the documentation");
@@ -246,6 +278,7 @@ int run(int argc, char** argv) {
   if (trace_command->parsed()) return trace(flags, false);
   if (agent_command->parsed()) return trace(flags, true);
   if (check_command->parsed()) return run_check(check_json);
+  if (query_command->parsed()) return run_query(query);
   if (version_command->parsed()) return version();
   if (reference_command->parsed()) return print_reference(reference);
   return kUsageError;

@@ -77,6 +77,7 @@ class TraceRun {
   void draw_frames();
   void draw_frame();
   void feed_window();
+  bool take_call(const call_event& event);
   bool print_call(const call_event& event);
   void flush_calls();
   Result<int> finish();
@@ -97,6 +98,8 @@ class TraceRun {
       cluster_timer_{io_}, patience_timer_{io_}, report_timer_{io_};
   LiveConfig settings_;
   std::unique_ptr<Agent> agent_;
+  std::unique_ptr<RecordingSession> recording_;
+  std::string end_reason_ = "ended";
   std::atomic<bool> cluster_change_pending_ = false;
   std::unique_ptr<Cluster> cluster_;
   std::unique_ptr<Reporter> reporter_;
@@ -120,8 +123,8 @@ Status TraceRun::start() {
   agent_options.in_cluster = options_.kubernetes.enabled;
   agent_options.only_pid = options_.pid;
   agent_options.only_cgroup = options_.cgroup;
-  if (options_.print_calls)
-    agent_options.on_call = [this](const call_event& event) { return print_call(event); };
+  if (options_.print_calls || !options_.recording.path.empty())
+    agent_options.on_call = [this](const call_event& event) { return take_call(event); };
   if (options_.print_calls) call_writer_ = std::make_unique<cli::LineWriter>(STDOUT_FILENO);
   auto agent = Agent::create(io_, std::move(agent_options));
   if (!agent) return fail(agent.error());
@@ -131,6 +134,11 @@ Status TraceRun::start() {
   if (auto status = join_cluster(); !status) return status;
   if (options_.serve) {
     if (auto status = serve(); !status) return status;
+  }
+  if (!options_.recording.path.empty()) {
+    auto recording = RecordingSession::start(io_, *agent_, options_.recording);
+    if (!recording) return fail(recording.error());
+    recording_ = std::move(*recording);
   }
   stop_on_signals();
   stop_after_duration();
@@ -352,8 +360,10 @@ nlohmann::json TraceRun::extra_state() const {
 void TraceRun::stop_on_signals() {
   signals_.add(SIGINT);
   signals_.add(SIGTERM);
-  signals_.async_wait([this](const boost::system::error_code& error, int) {
-    if (!error) io_.stop();
+  signals_.async_wait([this](const boost::system::error_code& error, int signal) {
+    if (error) return;
+    end_reason_ = signal == SIGINT ? "interrupted" : "terminated";
+    io_.stop();
   });
 }
 
@@ -361,7 +371,9 @@ void TraceRun::stop_after_duration() {
   if (!options_.duration) return;
   duration_timer_.expires_after(*options_.duration);
   duration_timer_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) io_.stop();
+    if (error) return;
+    end_reason_ = "duration over";
+    io_.stop();
   });
 }
 
@@ -404,6 +416,11 @@ const std::string& TraceRun::cached_label(model::CgroupId cgroup) {
   return label;
 }
 
+bool TraceRun::take_call(const call_event& event) {
+  const bool room = !recording_ || recording_->add(event);
+  return (!options_.print_calls || print_call(event)) && room;
+}
+
 bool TraceRun::print_call(const call_event& event) {
   const auto unix_ns =
       static_cast<std::int64_t>(agent_->clock().unix_from_monotonic(event.header.time_ns));
@@ -424,7 +441,9 @@ void TraceRun::flush_calls() {
 }
 
 Result<int> TraceRun::finish() {
-  agent_->drain_calls();
+  RecordingSession::End recorded;
+  if (recording_) recorded = recording_->finish(end_reason_);
+  else agent_->drain_calls();
   flush_calls();
   call_writer_.reset();  // before the summary, if both go to one terminal
   const auto snapshot = agent_->snapshot();
@@ -439,7 +458,9 @@ Result<int> TraceRun::finish() {
   const int fd = options_.print_calls ? STDERR_FILENO : STDOUT_FILENO;
   if (options_.show_table || options_.print_calls)
     static_cast<void>(cli::write_all(fd, "\n" + summary));
-  return compare(*snapshot);
+  if (recording_) static_cast<void>(cli::write_all(fd, "\n" + recorded.text));
+  const auto compared = compare(*snapshot);
+  return compared && *compared == 0 && !recorded.complete ? Result<int>(1) : compared;
 }
 
 Result<int> TraceRun::compare(const model::Snapshot& snapshot) const {

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "app/recording_session.h"
 #include "base/listen_address.h"
 #include "config/config.h"
 
@@ -41,6 +42,7 @@ struct TraceOptions {
   std::optional<std::uint32_t> pid;
   std::string cgroup;
   std::optional<std::chrono::nanoseconds> duration;
+  RecordingOptions recording;
   std::vector<std::pair<std::string, std::string>> tallies;  ///< container label, tally file
 };
 

@@ -29,6 +29,7 @@ struct Meaning {
   bool copy = false;
   bool nccl = false;
   bool collective = false;
+  bool point_to_point = false;
 };
 
 Meaning meaning_of(const call_event& event) {
@@ -39,6 +40,8 @@ Meaning meaning_of(const call_event& event) {
   meaning.copy = meaning.function->family == API_CUDA_COPY;
   meaning.nccl = meaning.function->source == API_SOURCE_NCCL;
   meaning.collective = meaning.function->family == API_NCCL_COLLECTIVE;
+  const std::string_view op = model::op_name(*meaning.function);
+  meaning.point_to_point = op == "SEND" || op == "RECV";
   return meaning;
 }
 
@@ -169,7 +172,9 @@ void append_call_json(fmt::memory_buffer& out, const call_event& event, std::int
   append_pointer(out, "stream", event.stream, meaning.shape.stream != 0);
   fmt::format_to(fmt::appender(out), FMT_COMPILE("\"sequence\":{},\"group_depth\":{},"),
                  event.sequence, event.group_depth);
-  append_number_or_null(out, "peer_or_root", event.peer, meaning.shape.peer != 0);
+  const bool has_peer = meaning.shape.peer != 0;
+  append_number_or_null(out, "peer", event.peer, has_peer && meaning.point_to_point);
+  append_number_or_null(out, "root", event.peer, has_peer && !meaning.point_to_point);
   fmt::format_to(fmt::appender(out),
                  FMT_COMPILE("\"reduce_op\":\"{}\",\"process_start_ns\":{},\"cgroup_id\":{}}}\n"),
                  meaning.shape.redop != 0 ? model::nccl_redop_name(event.redop) : "",

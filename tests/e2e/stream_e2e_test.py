@@ -12,8 +12,8 @@ from harness.waiting import wait_until
 # The names that the contract gives, in this order, and what the agent adds behind them.
 CONTRACT = ["timestamp_ns", "duration_ns", "op", "function", "pid", "tid", "container",
             "comm_id_hash", "rank", "nranks", "count", "datatype", "bytes", "result"]
-ADDED = ["direction", "comm", "stream", "sequence", "group_depth", "peer_or_root", "reduce_op",
-         "process_start_ns", "cgroup_id"]
+ADDED = ["direction", "comm", "stream", "sequence", "group_depth", "peer", "root",
+         "reduce_op", "process_start_ns", "cgroup_id"]
 MILLISECOND = 1_000_000
 
 

@@ -91,7 +91,8 @@ TEST(CallJson, CollectiveHasEveryField) {
                                    {"stream", "0x0"},
                                    {"sequence", 9},
                                    {"group_depth", 1},
-                                   {"peer_or_root", nullptr},
+                                   {"peer", nullptr},
+                                   {"root", nullptr},
                                    {"reduce_op", "sum"},
                                    {"process_start_ns", 77},
                                    {"cgroup_id", 4242}};
@@ -111,7 +112,8 @@ TEST(CallJson, CopyHasDirectionAndNoNcclFields) {
   EXPECT_EQ(line["result"], 2);
   EXPECT_TRUE(line["rank"].is_null());
   EXPECT_TRUE(line["nranks"].is_null());
-  EXPECT_TRUE(line["peer_or_root"].is_null());
+  EXPECT_TRUE(line["peer"].is_null());
+  EXPECT_TRUE(line["root"].is_null());
 }
 
 TEST(CallJson, RootAndRankZeroAreNumbersAndNotNull) {
@@ -121,7 +123,17 @@ TEST(CallJson, RootAndRankZeroAreNumbersAndNotNull) {
   event.peer = 0;
   const auto line = nlohmann::json::parse(json_line(event, ""));
   EXPECT_EQ(line["rank"], 0);
-  EXPECT_EQ(line["peer_or_root"], 0);
+  EXPECT_EQ(line["root"], 0);
+  EXPECT_TRUE(line["peer"].is_null());
+}
+
+TEST(CallJson, SendHasAPeerAndNoRoot) {
+  call_event event = all_reduce();
+  event.function = id_of("ncclSend");
+  event.peer = 5;
+  const auto line = nlohmann::json::parse(json_line(event, ""));
+  EXPECT_EQ(line["peer"], 5);
+  EXPECT_TRUE(line["root"].is_null());
 }
 
 TEST(CallJson, LargestNumbersSurvive) {

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/recording_session.h"
+
+#include <fmt/format.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+
+#include "app/version.h"
+#include "base/text.h"
+#include "base/text_file.h"
+
+namespace ingero::app {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kStateInterval = 2s;
+constexpr auto kDrainPatience = 10s;
+
+/// Who called sudo: the recording is for them to read.
+std::optional<std::pair<uid_t, gid_t>> owner_of_recording() {
+  const char* uid = ::getenv("SUDO_UID");
+  const char* gid = ::getenv("SUDO_GID");
+  if (::geteuid() != 0 || uid == nullptr || gid == nullptr) return std::nullopt;
+  return std::pair{static_cast<uid_t>(std::strtoul(uid, nullptr, 10)),
+                   static_cast<gid_t>(std::strtoul(gid, nullptr, 10))};
+}
+
+std::optional<std::string> command_of(const model::ProcessKey& process) {
+  auto text = read_text_file(fmt::format("/proc/{}/comm", process.tgid), 256, "read command");
+  if (!text) return std::nullopt;
+  while (text->ends_with('\n')) text->pop_back();
+  return *text;
+}
+
+record::RecordingFacts facts_of(const Agent& agent, const std::string& selection) {
+  record::RecordingFacts facts;
+  utsname names{};
+  if (::uname(&names) == 0) {
+    facts.host = names.nodename;
+    facts.kernel = names.release;
+    facts.architecture = names.machine;
+  }
+  facts.agent_version = fmt::format("{} ({})", kVersion, kRevision);
+  facts.attach_method = model::to_string(agent.method());
+  facts.selection = selection;
+  return facts;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<RecordingSession>> RecordingSession::start(boost::asio::io_context& io,
+                                                                  Agent& agent,
+                                                                  const RecordingOptions& options) {
+  std::unique_ptr<RecordingSession> session(new RecordingSession(io, agent, options.path));
+  record::RecorderOptions wanted;
+  wanted.path = options.path;
+  wanted.facts = facts_of(agent, options.selection);
+  wanted.owner = owner_of_recording();
+  wanted.max_bytes = options.max_bytes;
+  wanted.container_of = [&agent](std::uint64_t cgroup) {
+    const auto workload = agent.workload_of(static_cast<model::CgroupId>(cgroup));
+    return record::ContainerNames{workload.k8s_namespace, workload.pod, workload.container};
+  };
+  wanted.command_of = command_of;
+  auto recorder = record::Recorder::create(std::move(wanted), agent.clock());
+  if (!recorder) return fail(recorder.error());
+  session->recorder_ = std::move(*recorder);
+  session->tell_state();
+  return session;
+}
+
+void RecordingSession::tell_state() {
+  recorder_->update(agent_.snapshot());
+  timer_.expires_after(kStateInterval);
+  timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) tell_state();
+  });
+}
+
+RecordingSession::End RecordingSession::finish(const std::string& reason) {
+  const auto patience = std::chrono::steady_clock::now() + kDrainPatience;
+  while (!agent_.drain_calls() && std::chrono::steady_clock::now() < patience)
+    std::this_thread::sleep_for(5ms);  // the writer is behind
+  recorder_->update(agent_.snapshot());
+  const record::RecorderStatus status = recorder_->finish(reason);
+  End end;
+  end.complete = status.stopped.empty() && status.trouble.empty();
+  const std::uint64_t calls = status.nccl_calls + status.cuda_calls;
+  end.text = fmt::format("recorded: {} NCCL and {} CUDA calls in {} ({}", format_count(status.nccl_calls),
+                         format_count(status.cuda_calls), escape_terminal(path_),
+                         format_bytes(static_cast<double>(status.bytes)));
+  if (calls != 0)
+    end.text += fmt::format(", {:.0f} bytes per call",
+                            static_cast<double>(status.bytes) / static_cast<double>(calls));
+  end.text += ")\n";
+  std::string lost;
+  for (const auto& [name, count] : status.losses)
+    if (count != 0)
+      lost += fmt::format("{}{} {}", lost.empty() ? "" : ", ", format_count(count), name);
+  end.text += fmt::format("lost while recording: {}\n", lost.empty() ? "0" : lost);
+  if (!end.complete) end.text += fmt::format("recording ended early: {}\n", status.trouble);
+  return end;
+}
+
+}  // namespace ingero::app

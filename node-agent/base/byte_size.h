@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace ingero {
+
+/// Reads "500MB", "2GiB", "1048576"; units B, kB, MB, GB, TB (powers of 1000), KiB, MiB, GiB, TiB and
+/// K, M, G, T (powers of 1024). nullopt: not a size, zero, or more than 2^63.
+std::optional<std::uint64_t> parse_byte_size(std::string_view text);
+
+}  // namespace ingero

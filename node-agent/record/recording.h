@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "model/row_sink.h"
+#include "record/database.h"
+
+namespace ingero::record {
+
+/// Recordings that are read: one, or several as one database. The files may come from anybody: nothing in
+/// them is trusted, nothing is ever written.
+class Recording {
+ public:
+  struct Node {
+    std::string name;    ///< value of the node column: the host, made unique
+    std::string path;
+    std::string schema;  ///< name of the attached database
+  };
+
+  /// Of several files, every table and view has a first column `node`.
+  static Result<Recording> open(const std::vector<std::string>& paths);
+
+  sqlite3* database() const { return database_.get(); }
+  const std::vector<Node>& nodes() const { return nodes_; }
+
+ private:
+  Recording() = default;
+  Status attach(const std::string& path, const std::string& schema);
+  Status check(const std::string& schema, const std::string& path);
+  Status make_views();
+
+  DatabaseHandle database_;
+  std::vector<Node> nodes_;
+};
+
+/// Called now and then while a query runs, with the rows so far; true ends it.
+using Watch = std::function<bool(std::uint64_t rows)>;
+
+struct SqlError {
+  std::string message;
+  int offset = -1;           ///< byte in the SQL that the message is about; -1: none
+  bool interrupted = false;  ///< by the watch
+};
+
+/// Runs statements that read, one after the other. Anything that writes, attaches or changes settings is
+/// refused.
+tl::expected<void, SqlError> run_sql(const Recording& recording, const std::string& sql,
+                                     model::RowSink& sink, const Watch& watch);
+
+/// The comments of the recording's tables: table, column ("": the table itself), type, comment.
+struct CommentedColumn {
+  std::string table, column, type, comment;
+  bool operator==(const CommentedColumn&) const = default;
+};
+Result<std::vector<CommentedColumn>> read_comments(const Recording& recording);
+
+}  // namespace ingero::record
