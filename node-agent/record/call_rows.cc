@@ -204,7 +204,7 @@ int CallRows::new_cuda_context(const call_event& event, std::int64_t id) {
 void CallRows::note_process(const call_event& event) {
   if (processes_.size() >= kMaxProcesses) processes_.clear();
   const model::ProcessKey process{event.header.tgid, event.header.process_start_ns};
-  if (processes_.insert(process).second) new_processes_.insert(process);
+  if (processes_.insert(process).second) new_processes_.emplace(process, event.header.cgroup_id);
   if (cgroups_.size() < kMaxProcesses) cgroups_.insert(event.header.cgroup_id);
 }
 

@@ -14,6 +14,8 @@ namespace ingero::record {
 /// communicators and cgroups that are new. Belongs to one thread.
 class CallRows {
  public:
+  using NewProcesses = std::unordered_map<model::ProcessKey, std::uint64_t, model::IdentityHash>;
+
   static Result<CallRows> create(sqlite3* database);
 
   /// SQLITE_DONE, or SQLite's error code: then nothing of the open transaction may be kept.
@@ -22,10 +24,10 @@ class CallRows {
   std::uint64_t nccl_calls() const { return nccl_calls_; }
   std::uint64_t cuda_calls() const { return cuda_calls_; }
 
-  /// Processes and cgroups of written calls that were not known before; the caller takes them away.
-  std::unordered_set<model::ProcessKey, model::IdentityHash>& new_processes() {
-    return new_processes_;
-  }
+  /// Processes of written calls that were not known before, with their cgroups; the caller takes them
+  /// away.
+  NewProcesses& new_processes() { return new_processes_; }
+  /// Of all written calls.
   const std::unordered_set<std::uint64_t>& cgroups() const { return cgroups_; }
 
  private:
@@ -54,7 +56,8 @@ class CallRows {
   Contexts nccl_contexts_, cuda_contexts_;
   std::int64_t last_context_ = 0;
   std::uint64_t nccl_calls_ = 0, cuda_calls_ = 0;
-  std::unordered_set<model::ProcessKey, model::IdentityHash> processes_, new_processes_;
+  std::unordered_set<model::ProcessKey, model::IdentityHash> processes_;
+  NewProcesses new_processes_;
   std::unordered_set<std::uint64_t> cgroups_;
 };
 

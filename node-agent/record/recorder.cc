@@ -107,7 +107,6 @@ void Recorder::Writer::stop(const std::string& reason, const std::string& troubl
   status.stopped = reason;
   status.trouble = trouble;
   spdlog::error("recording ended: {}", trouble);
-  file_.release_reserve();
   if (reason != kFileRemoved) static_cast<void>(write_end(reason, status));
 }
 
@@ -118,6 +117,8 @@ void Recorder::Writer::write(const Batch& batch, RecorderStatus& status) {
   }
   if (is_over(batch, status)) {
     status.losses[status.stopped] += batch.events();
+    if (batch.snapshot && status.stopped != kFileRemoved)
+      static_cast<void>(write_end(status.stopped, status));  // the agent may be killed any time
     return;
   }
   if (batch.events() == 0 && !batch.snapshot && batch.lost == 0) return;
@@ -143,8 +144,8 @@ Status Recorder::Writer::commit(const Batch& batch, const RecorderStatus& status
   if (write_rows(batch) != SQLITE_DONE) return failed();
   if (batch.snapshot && state_.write(*batch.snapshot, calls_.cgroups()) != SQLITE_DONE)
     return failed();
-  for (const model::ProcessKey& process : calls_.new_processes())
-    if (state_.write_process(process) != SQLITE_DONE) return failed();
+  for (const auto& [process, cgroup] : calls_.new_processes())
+    if (state_.write_process(process, cgroup) != SQLITE_DONE) return failed();
   calls_.new_processes().clear();
   if (state_.write_progress(status.losses, calls_.nccl_calls(), calls_.cuda_calls()) != SQLITE_DONE)
     return failed();
@@ -203,7 +204,12 @@ Status Recorder::Writer::write_end(const std::string& reason, const RecorderStat
 void Recorder::Writer::end(const std::string& reason, RecorderStatus& status) {
   const bool removed = status.stopped == kFileRemoved;
   if (!removed) {
-    const auto written = write_end(status.stopped.empty() ? reason : status.stopped, status);
+    const std::string& why = status.stopped.empty() ? reason : status.stopped;
+    auto written = write_end(why, status);
+    if (!written) {
+      file_.release_reserve();
+      written = write_end(why, status);
+    }
     if (!written && status.trouble.empty()) status.trouble = written.error().message();
   }
   const auto closed = file_.close();

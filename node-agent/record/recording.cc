@@ -101,6 +101,10 @@ int authorize(void* context, int action, const char* first, const char* second, 
     case SQLITE_SELECT:
     case SQLITE_READ:
     case SQLITE_RECURSIVE: return SQLITE_OK;
+    case SQLITE_UPDATE:  // asked when a table-valued function such as json_each() is first used;
+                         // the statement itself must be one that reads
+      if (first != nullptr && std::string_view(first) == "sqlite_master") return SQLITE_OK;
+      break;
     case SQLITE_FUNCTION:
       if (second != nullptr && std::string_view(second) != "load_extension") return SQLITE_OK;
       break;
@@ -212,32 +216,41 @@ Result<Recording> Recording::open(const std::vector<std::string>& paths) {
   Recording recording;
   for (const std::string& path : paths)
     if (auto status = check_file(path); !status) return fail(status.error());
-  sqlite3* database = nullptr;
-  const int code = sqlite3_open_v2(
-      ":memory:", &database, SQLITE_OPEN_READWRITE | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, nullptr);
-  recording.database_.reset(database);
-  if (code != SQLITE_OK) return fail(database_error(database, "open recording", ""));
-  harden(database);
   for (std::size_t i = 0; i < paths.size(); ++i) {
-    const std::string schema = paths.size() == 1 ? "recording_file" : fmt::format("file{}", i + 1);
-    if (auto status = recording.attach(paths[i], schema); !status) return fail(status.error());
+    const std::string schema = paths.size() == 1 ? "main" : fmt::format("file{}", i + 1);
+    if (auto status = recording.add(paths[i], schema); !status) return fail(status.error());
   }
   if (paths.size() > 1)
     if (auto status = recording.make_views(); !status) return fail(status.error());
   return recording;
 }
 
-Status Recording::attach(const std::string& path, const std::string& schema) {
-  const auto try_attach = [&](bool immutable) {
+/// One file alone is the main database; several are attached to an empty one.
+Status Recording::open_file(const std::string& path, const std::string& schema, bool immutable) {
+  const bool alone = schema == "main";
+  if (alone || !database_) {
+    const std::string name = alone ? uri_of(path, immutable) : ":memory:";
+    const int mode = alone ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE;
+    sqlite3* database = nullptr;
+    const int code = sqlite3_open_v2(name.c_str(), &database,
+                                     mode | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, nullptr);
+    database_.reset(database);
+    if (code != SQLITE_OK) return fail(database_error(database, "open recording", path));
+    harden(database);
+  }
+  if (!alone) {
     const std::string sql = fmt::format("ATTACH {} AS {}", quoted(uri_of(path, immutable)), schema);
     if (auto status = execute(database(), sql, "open recording"); !status) return status;
-    return check(schema, path);
-  };
-  Status status = try_attach(false);
+  }
+  return check(schema, path);
+}
+
+Status Recording::add(const std::string& path, const std::string& schema) {
+  Status status = open_file(path, schema, false);
   if (!status && (status.error().code & 0xff) == SQLITE_CANTOPEN && !has_log(path)) {
     // In a folder that may not be written there can be no shared memory; a whole file needs none.
-    static_cast<void>(execute(database(), "DETACH " + schema, "close"));
-    status = try_attach(true);
+    sqlite3_exec(database(), ("DETACH " + schema).c_str(), nullptr, nullptr, nullptr);
+    status = open_file(path, schema, true);
   }
   if (!status) {
     Error error = status.error();

@@ -30,7 +30,8 @@ class Recording {
 
  private:
   Recording() = default;
-  Status attach(const std::string& path, const std::string& schema);
+  Status add(const std::string& path, const std::string& schema);
+  Status open_file(const std::string& path, const std::string& schema, bool immutable);
   Status check(const std::string& schema, const std::string& path);
   Status make_views();
 

@@ -127,14 +127,14 @@ int StateRows::write(const model::Snapshot& snapshot,
   return code;
 }
 
-int StateRows::write_process(const model::ProcessKey& key) {
+int StateRows::write_process(const model::ProcessKey& key, std::uint64_t cgroup) {
   const auto command = command_of_ ? command_of_(key) : std::nullopt;
   return statement(kProcess)
       .bind(key.tgid)
       .bind(key.start_ns)
       .bind(clock_->unix_from_boottime(key.start_ns))
       .bind(command)
-      .bind_null()
+      .bind(cgroup)
       .run();
 }
 

@@ -38,7 +38,7 @@ class StateRows {
 
   Status begin(const RecordingFacts& facts);
   int write(const model::Snapshot& snapshot, const std::unordered_set<std::uint64_t>& cgroups);
-  int write_process(const model::ProcessKey& process);
+  int write_process(const model::ProcessKey& process, std::uint64_t cgroup);
   int write_progress(const std::map<std::string, std::uint64_t>& losses, std::uint64_t nccl_calls,
                      std::uint64_t cuda_calls);
   int write_end(const std::string& reason, const std::map<std::string, std::uint64_t>& losses,

@@ -164,7 +164,7 @@ TEST(CallJson, EveryFunctionParses) {
     const auto line = nlohmann::json::parse(json_line(event, kContainer));
     EXPECT_EQ(line["op"], model::op_name(function)) << function.symbol;
     EXPECT_EQ(line["function"], function.symbol);
-    EXPECT_EQ(line.size(), 23U);
+    EXPECT_EQ(line.size(), 24U);
     EXPECT_EQ(line["direction"] == "", function.family != API_CUDA_COPY) << function.symbol;
   }
   call_event event = all_reduce();
