@@ -10,6 +10,7 @@
 
 #include "app/check_command.h"
 #include "app/query_command.h"
+#include "app/recording_commands.h"
 #include "app/trace_options.h"
 #include "app/version.h"
 #include "base/byte_size.h"
@@ -60,7 +61,8 @@ void add_trace_flags(CLI::App& command, Flags& flags) {
   command.add_option("--format", flags.format,
                      "of the printed calls: text (default) or json; json implies --print");
   command.add_option("--out", flags.out, "record every call into this SQLite file; see query");
-  command.add_option("--max-size", flags.max_size, "of the recording, such as 2GiB (default: none)");
+  command.add_option("--max-size", flags.max_size,
+                     "of the recording, such as 2GiB (default: none)");
   command.add_option("--pid", flags.pid, "only this process");
   command.add_option(
       "--cgroup", flags.cgroup,
@@ -147,8 +149,7 @@ Status parse_recording(const Flags& flags, RecordingOptions& options) {
         fmt::format("{}cgroup {}", options.selection.empty() ? "" : ", ", flags.cgroup);
   if (flags.max_size.empty()) return {};
   const auto size = parse_byte_size(flags.max_size);
-  if (!size)
-    return fail({"read --max-size", flags.max_size, "not a size", "write 500MiB or 2GiB"});
+  if (!size) return fail({"read --max-size", flags.max_size, "not a size", "write 500MiB or 2GiB"});
   if (flags.out.empty())
     return fail({"read --max-size", flags.max_size, "nothing is recorded", "add --out FILE"});
   options.max_bytes = *size;
@@ -181,8 +182,7 @@ Result<TraceOptions> trace_options(const Flags& flags) {
   options.print_calls = flags.print || options.json;
   if (flags.pid != 0) options.pid = flags.pid;
   options.cgroup = flags.cgroup;
-  if (auto status = parse_recording(flags, options.recording); !status)
-    return fail(status.error());
+  if (auto status = parse_recording(flags, options.recording); !status) return fail(status.error());
   if (auto status = parse_tallies(flags, options); !status) return fail(status.error());
   return options;
 }
@@ -266,6 +266,18 @@ int run(int argc, char** argv) {
   query_command->add_option("-f,--file", query.sql_file, "read the SQL from this file");
   query_command->add_option("--format", query.format, "table (default), csv, json, markdown");
   query_command->add_flag("--schema", query.schema, "print tables and columns with their meaning");
+  ReportOptions report;
+  CLI::App* report_command =
+      app.add_subcommand("report", "a page about recordings: slowest, late, lost, failed");
+  report_command->add_option("files", report.files, "recordings; several are one")->required();
+  report_command->add_flag("--html", report.html, "as one HTML file with plots");
+  report_command->add_option("-o,--output", report.out, "write it there (default: stdout)");
+  ExportOptions exported;
+  CLI::App* export_command =
+      app.add_subcommand("export", "a time line of recordings for ui.perfetto.dev");
+  export_command->add_option("files", exported.files, "recordings; several are one")->required();
+  export_command->add_option("--format", exported.format, "perfetto (default)");
+  export_command->add_option("-o,--output", exported.out, "write it there (default: stdout)");
   CLI::App* version_command = app.add_subcommand("version", "print the version");
   CLI::App* reference_command =
       app.add_subcommand("reference", "print a generated page of the documentation");
@@ -279,6 +291,8 @@ int run(int argc, char** argv) {
   if (agent_command->parsed()) return trace(flags, true);
   if (check_command->parsed()) return run_check(check_json);
   if (query_command->parsed()) return run_query(query);
+  if (report_command->parsed()) return run_report(report);
+  if (export_command->parsed()) return run_export(exported);
   if (version_command->parsed()) return version();
   if (reference_command->parsed()) return print_reference(reference);
   return kUsageError;

@@ -2,35 +2,22 @@
 #include "app/query_command.h"
 
 #include <fmt/format.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <iostream>
 
+#include "app/patience.h"
 #include "base/text.h"
 #include "cli/query_output.h"
 #include "cli/terminal.h"
-#include "cli/text_table.h"
 #include "record/recording.h"
 
 namespace ingero::app {
 namespace {
 
-constexpr int kWrongSql = 1, kCannotRun = 2, kInterrupted = 130;
+constexpr int kWrongSql = 1, kCannotRun = 2;
 constexpr std::size_t kMaxSqlBytes = 1 << 20;
-constexpr double kPatience = 2.0;
-
-volatile sig_atomic_t interrupted = 0;
-extern "C" void note_interrupt(int) { interrupted = 1; }
-
-void interrupt_by_ctrl_c() {
-  struct sigaction action {};
-  action.sa_handler = note_interrupt;
-  action.sa_flags = SA_RESETHAND;  // the second one ends the program, wherever it is
-  ::sigaction(SIGINT, &action, nullptr);
-}
 
 int say(const Error& error) {
   std::cerr << "ingero query: " << error.message() << "\n";
@@ -84,34 +71,6 @@ Result<Request> read_request(const QueryOptions& options) {
   return request;
 }
 
-/// A line on the terminal while a query takes its time.
-class Progress {
- public:
-  bool watch(std::uint64_t rows) {
-    if (interrupted != 0) return true;
-    if (!on_terminal_) return false;
-    const double seconds = elapsed();
-    if (seconds < kPatience || seconds < shown_ + 0.5) return false;
-    shown_ = seconds;
-    static_cast<void>(cli::write_all(
-        STDERR_FILENO, fmt::format("\r{:.0f} s, {} rows so far; Ctrl-C ends it ", seconds,
-                                   format_count(rows))));
-    return false;
-  }
-  void clear() {
-    if (shown_ > 0) static_cast<void>(cli::write_all(STDERR_FILENO, "\r\x1b[K"));
-    shown_ = 0;
-  }
-
- private:
-  double elapsed() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count();
-  }
-  bool on_terminal_ = cli::is_terminal(STDERR_FILENO);
-  std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
-  double shown_ = 0;
-};
-
 int print_schema(const record::Recording& recording) {
   auto columns = record::read_comments(recording);
   if (!columns) return say(columns.error());
@@ -130,21 +89,22 @@ int print_schema(const record::Recording& recording) {
 
 int run_request(const record::Recording& recording, const Request& request,
                 cli::QueryFormat format) {
-  Progress progress;
+  Patience patience;
   const bool to_terminal = cli::is_terminal(STDOUT_FILENO);
-  const auto output = cli::make_query_output(
-      {format, to_terminal, to_terminal && cli::wants_colour(STDOUT_FILENO)},
-      [&](std::string_view text) {
-        progress.clear();
-        return cli::write_all(STDOUT_FILENO, text).has_value();
-      });
-  const auto done = record::run_sql(recording, request.sql, *output,
-                                    [&](std::uint64_t rows) { return progress.watch(rows); });
-  progress.clear();
+  const auto output =
+      cli::make_query_output({format, to_terminal, to_terminal && cli::wants_colour(STDOUT_FILENO)},
+                             [&](std::string_view text) {
+                               patience.clear();
+                               return cli::write_all(STDOUT_FILENO, text).has_value();
+                             });
+  const auto done = record::run_sql(recording, request.sql, *output, [&](std::uint64_t rows) {
+    return patience.watch(rows, "rows so far");
+  });
+  patience.clear();
   if (done) return 0;
   if (done.error().interrupted) {
     std::cerr << "ingero query: interrupted\n";
-    return kInterrupted;
+    return kInterruptedStatus;
   }
   std::cerr << "ingero query: "
             << cli::render_sql_error(done.error().message, request.sql, done.error().offset);
@@ -157,7 +117,7 @@ int run_query(const QueryOptions& options) {
   const auto format = cli::parse_query_format(options.format);
   if (!format)
     return say({"read --format", options.format, "not a format", "table, csv, json or markdown"});
-  interrupt_by_ctrl_c();
+  note_ctrl_c();
   const auto request = read_request(options);
   if (!request) return say(request.error());
   if (request->files.empty())

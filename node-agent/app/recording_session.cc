@@ -91,9 +91,9 @@ RecordingSession::End RecordingSession::finish(const std::string& reason) {
   End end;
   end.complete = status.stopped.empty() && status.trouble.empty();
   const std::uint64_t calls = status.nccl_calls + status.cuda_calls;
-  end.text = fmt::format("recorded: {} NCCL and {} CUDA calls in {} ({}", format_count(status.nccl_calls),
-                         format_count(status.cuda_calls), escape_terminal(path_),
-                         format_bytes(static_cast<double>(status.bytes)));
+  end.text = fmt::format("recorded: {} NCCL and {} CUDA calls in {} ({}",
+                         format_count(status.nccl_calls), format_count(status.cuda_calls),
+                         escape_terminal(path_), format_bytes(static_cast<double>(status.bytes)));
   if (calls != 0)
     end.text += fmt::format(", {:.0f} bytes per call",
                             static_cast<double>(status.bytes) / static_cast<double>(calls));

@@ -29,7 +29,7 @@ class RecordingSession {
   bool add(const call_event& call) { return recorder_->add(call); }
 
   struct End {
-    std::string text;  ///< what was recorded and what was lost, in lines
+    std::string text;      ///< what was recorded and what was lost, in lines
     bool complete = true;  ///< false: it ended before the trace did
   };
   /// Takes what the kernel still holds, and ends the recording.

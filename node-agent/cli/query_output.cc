@@ -269,7 +269,8 @@ std::string render_sql_error(std::string_view message, std::string_view sql, int
   const auto before = at == 0 ? std::string_view::npos : sql.rfind('\n', at - 1);
   const std::size_t begin = before == std::string_view::npos ? 0 : before + 1;
   const std::size_t end = std::min(sql.find('\n', at), sql.size());
-  const auto number = std::count(sql.begin(), sql.begin() + static_cast<std::ptrdiff_t>(begin), '\n');
+  const auto number =
+      std::count(sql.begin(), sql.begin() + static_cast<std::ptrdiff_t>(begin), '\n');
   const std::string label = fmt::format("  line {}: ", number + 1);
   const std::string head = escape_terminal(sql.substr(begin, at - begin));
   text += label + head + escape_terminal(sql.substr(at, end - at)) + "\n";

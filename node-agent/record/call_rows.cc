@@ -13,8 +13,7 @@ namespace {
 constexpr std::size_t kMaxContexts = 1 << 17;
 constexpr std::size_t kMaxProcesses = 1 << 16;
 
-constexpr std::string_view kNcclCall =
-    "INSERT INTO nccl_calls VALUES (?, ?, ?, ?, ?, ?, ?)";
+constexpr std::string_view kNcclCall = "INSERT INTO nccl_calls VALUES (?, ?, ?, ?, ?, ?, ?)";
 constexpr std::string_view kNcclContext =
     "INSERT INTO nccl_contexts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 constexpr std::string_view kCudaCall = "INSERT INTO cuda_calls VALUES (?, ?, ?, ?, ?)";
@@ -90,19 +89,21 @@ Result<CallRows> CallRows::create(sqlite3* database) {
 
 int CallRows::write(const RecordedCall& call) {
   return is_nccl(model::find_api_function(call.event.function)) ? write_nccl(call)
-                                                               : write_cuda(call);
+                                                                : write_cuda(call);
 }
 
 int CallRows::write_nccl(const RecordedCall& call) {
   const call_event& event = call.event;
-  const ContextKey key{
-      event.header.process_start_ns, pair(event.header.tgid, event.header.tid),
-      event.header.cgroup_id,        event.comm,
-      event.comm_id_hash,            event.stream,
-      pair(static_cast<std::uint32_t>(event.rank), event.nranks),
-      pair(static_cast<std::uint32_t>(event.peer), event.redop),
-      (std::uint64_t{event.function} << 32) | (std::uint64_t{event.datatype} << 8) |
-          event.group_depth};
+  const ContextKey key{event.header.process_start_ns,
+                       pair(event.header.tgid, event.header.tid),
+                       event.header.cgroup_id,
+                       event.comm,
+                       event.comm_id_hash,
+                       event.stream,
+                       pair(static_cast<std::uint32_t>(event.rank), event.nranks),
+                       pair(static_cast<std::uint32_t>(event.peer), event.redop),
+                       (std::uint64_t{event.function} << 32) |
+                           (std::uint64_t{event.datatype} << 8) | event.group_depth};
   if (nccl_contexts_.size() >= kMaxContexts) nccl_contexts_.clear();
   const auto [context, added] = nccl_contexts_.try_emplace(key, last_context_ + 1);
   if (added) {
@@ -165,11 +166,8 @@ int CallRows::new_nccl_context(const call_event& event, std::int64_t id) {
 
 int CallRows::write_cuda(const RecordedCall& call) {
   const call_event& event = call.event;
-  const ContextKey key{event.header.process_start_ns,
-                       pair(event.header.tgid, event.header.tid),
-                       event.header.cgroup_id,
-                       event.stream,
-                       pair(event.function, event.direction)};
+  const ContextKey key{event.header.process_start_ns, pair(event.header.tgid, event.header.tid),
+                       event.header.cgroup_id, event.stream, pair(event.function, event.direction)};
   if (cuda_contexts_.size() >= kMaxContexts) cuda_contexts_.clear();
   const auto [context, added] = cuda_contexts_.try_emplace(key, last_context_ + 1);
   if (added) {
@@ -191,7 +189,8 @@ int CallRows::new_cuda_context(const call_event& event, std::int64_t id) {
   const Names names = names_of(event, function);
   const bool has_stream = model::decode_cookie(function->cookie).stream != 0;
   cuda_context_.bind(id).bind(names.op).bind(std::string_view(names.function));
-  if (function->family == API_CUDA_COPY) cuda_context_.bind(model::direction_label(event.direction));
+  if (function->family == API_CUDA_COPY)
+    cuda_context_.bind(model::direction_label(event.direction));
   else cuda_context_.bind_null();
   return cuda_context_.bind(pointer_text(event.stream, has_stream))
       .bind(event.header.tgid)

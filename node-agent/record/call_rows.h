@@ -38,8 +38,8 @@ class CallRows {
   };
   using Contexts = std::unordered_map<ContextKey, std::int64_t, ContextHash>;
 
-  CallRows(Statement nccl_call, Statement nccl_context, Statement cuda_call,
-           Statement cuda_context, Statement communicator)
+  CallRows(Statement nccl_call, Statement nccl_context, Statement cuda_call, Statement cuda_context,
+           Statement communicator)
       : nccl_call_(std::move(nccl_call)),
         nccl_context_(std::move(nccl_context)),
         cuda_call_(std::move(cuda_call)),

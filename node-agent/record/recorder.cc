@@ -35,8 +35,7 @@ bool is_disk_full(sqlite3* database, int code) {
 /// The thread's side: everything that touches the file.
 class Recorder::Writer {
  public:
-  static Result<std::unique_ptr<Writer>> create(const RecorderOptions& options,
-                                                const Clock& clock);
+  static Result<std::unique_ptr<Writer>> create(const RecorderOptions& options, const Clock& clock);
 
   /// Commits the batch, or counts it.
   void write(const Batch& batch, RecorderStatus& status);
@@ -83,8 +82,7 @@ Result<std::unique_ptr<Recorder::Writer>> Recorder::Writer::create(const Recorde
   if (!sched) return fail(sched.error());
   if (auto begun = state->begin(options.facts); !begun) return fail(begun.error());
   return std::unique_ptr<Writer>(new Writer(std::move(*file), std::move(*calls), std::move(*state),
-                                            std::move(*tcp), std::move(*sched),
-                                            options.max_bytes));
+                                            std::move(*tcp), std::move(*sched), options.max_bytes));
 }
 
 bool Recorder::Writer::is_over(const Batch& batch, RecorderStatus& status) {
@@ -193,8 +191,8 @@ int Recorder::Writer::write_sched(const SchedEvent& event) {
 
 Status Recorder::Writer::write_end(const std::string& reason, const RecorderStatus& status) {
   auto written = execute(database(), "BEGIN", "begin a transaction");
-  if (written && state_.write_end(reason, status.losses, status.nccl_calls, status.cuda_calls) !=
-                     SQLITE_DONE)
+  if (written &&
+      state_.write_end(reason, status.losses, status.nccl_calls, status.cuda_calls) != SQLITE_DONE)
     written = fail(database_error(database(), "write the end of the recording", file_.path()));
   if (written) written = execute(database(), "COMMIT", "write the end of the recording");
   if (!written) rollback();
@@ -244,8 +242,7 @@ Result<std::unique_ptr<Recorder>> Recorder::create(RecorderOptions options, cons
 Recorder::~Recorder() { finish("ended"); }
 
 bool Recorder::add(const call_event& call) {
-  const auto unix_ns =
-      static_cast<std::int64_t>(clock_.unix_from_monotonic(call.header.time_ns));
+  const auto unix_ns = static_cast<std::int64_t>(clock_.unix_from_monotonic(call.header.time_ns));
   bool wake = false, room = false;
   {
     const std::lock_guard lock(mutex_);

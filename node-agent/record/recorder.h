@@ -45,8 +45,8 @@ struct RecorderStatus {
   std::uint64_t nccl_calls = 0, cuda_calls = 0;  ///< rows that are committed
   std::uint64_t tcp_events = 0, sched_events = 0;
   std::map<std::string, std::uint64_t> losses;  ///< reason -> count; every reason, also 0
-  std::string stopped;   ///< reason for which nothing is recorded any more; empty: it goes on
-  std::string trouble;   ///< the message that belongs to it
+  std::string stopped;      ///< reason for which nothing is recorded any more; empty: it goes on
+  std::string trouble;      ///< the message that belongs to it
   std::uint64_t bytes = 0;  ///< file and write-ahead log
 };
 

@@ -21,12 +21,12 @@ struct Limit {
   int id, value;
 };
 constexpr Limit kLimits[] = {
-    {SQLITE_LIMIT_LENGTH, 64 << 20},       {SQLITE_LIMIT_SQL_LENGTH, 1 << 20},
-    {SQLITE_LIMIT_COLUMN, 500},            {SQLITE_LIMIT_EXPR_DEPTH, 200},
-    {SQLITE_LIMIT_COMPOUND_SELECT, 100},   {SQLITE_LIMIT_VDBE_OP, 1 << 20},
-    {SQLITE_LIMIT_FUNCTION_ARG, 100},      {SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 1000},
-    {SQLITE_LIMIT_VARIABLE_NUMBER, 100},   {SQLITE_LIMIT_TRIGGER_DEPTH, 10},
-    {SQLITE_LIMIT_WORKER_THREADS, 0},      {SQLITE_LIMIT_ATTACHED, kMaxFiles},
+    {SQLITE_LIMIT_LENGTH, 64 << 20},     {SQLITE_LIMIT_SQL_LENGTH, 1 << 20},
+    {SQLITE_LIMIT_COLUMN, 500},          {SQLITE_LIMIT_EXPR_DEPTH, 200},
+    {SQLITE_LIMIT_COMPOUND_SELECT, 100}, {SQLITE_LIMIT_VDBE_OP, 1 << 20},
+    {SQLITE_LIMIT_FUNCTION_ARG, 100},    {SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 1000},
+    {SQLITE_LIMIT_VARIABLE_NUMBER, 100}, {SQLITE_LIMIT_TRIGGER_DEPTH, 10},
+    {SQLITE_LIMIT_WORKER_THREADS, 0},    {SQLITE_LIMIT_ATTACHED, kMaxFiles},
 };
 
 void harden(sqlite3* database) {
@@ -75,8 +75,8 @@ Error not_a_recording(const std::string& path, const std::string& why) {
 }
 
 constexpr std::array<std::string_view, 10> kHarmlessPragmas = {
-    "table_info",   "table_xinfo",   "table_list",  "index_list",   "index_info",
-    "index_xinfo",  "database_list", "foreign_key_list", "function_list", "compile_options"};
+    "table_info",  "table_xinfo",   "table_list",       "index_list",    "index_info",
+    "index_xinfo", "database_list", "foreign_key_list", "function_list", "compile_options"};
 
 /// What a statement wanted that a recording does not give.
 struct Refused {
@@ -154,10 +154,9 @@ model::Value value_of(sqlite3_stmt* statement, int column) {
   using Kind = model::Value::Kind;
   const auto text = [&] {
     const auto* bytes = sqlite3_column_text(statement, column);
-    return std::string_view(reinterpret_cast<const char*>(bytes),
-                            bytes == nullptr ? 0
-                                             : static_cast<std::size_t>(
-                                                   sqlite3_column_bytes(statement, column)));
+    return std::string_view(
+        reinterpret_cast<const char*>(bytes),
+        bytes == nullptr ? 0 : static_cast<std::size_t>(sqlite3_column_bytes(statement, column)));
   };
   switch (sqlite3_column_type(statement, column)) {
     case SQLITE_INTEGER: return {Kind::kInteger, text()};
@@ -167,10 +166,11 @@ model::Value value_of(sqlite3_stmt* statement, int column) {
     case SQLITE_TEXT: return {Kind::kText, text()};
     case SQLITE_BLOB: {
       const auto* bytes = sqlite3_column_blob(statement, column);
-      return {Kind::kBlob,
-              {static_cast<const char*>(bytes),
-               bytes == nullptr ? 0
-                                : static_cast<std::size_t>(sqlite3_column_bytes(statement, column))}};
+      return {
+          Kind::kBlob,
+          {static_cast<const char*>(bytes),
+           bytes == nullptr ? 0
+                            : static_cast<std::size_t>(sqlite3_column_bytes(statement, column))}};
     }
     default: return {};
   }
@@ -211,8 +211,8 @@ int run_statement(sqlite3_stmt* statement, model::RowSink& sink, Guard& guard) {
 
 Result<Recording> Recording::open(const std::vector<std::string>& paths) {
   if (paths.size() > kMaxFiles)
-    return fail({"open recordings", "", fmt::format("{} files, {} at once are possible",
-                                                    paths.size(), kMaxFiles), ""});
+    return fail({"open recordings", "",
+                 fmt::format("{} files, {} at once are possible", paths.size(), kMaxFiles), ""});
   Recording recording;
   for (const std::string& path : paths)
     if (auto status = check_file(path); !status) return fail(status.error());
@@ -283,9 +283,10 @@ Status Recording::check(const std::string& schema, const std::string& path) {
     return fail({"open recording", path, "made by a newer ingero", "use that version"});
   // What a recording has no use for, and an attacker would.
   const auto odd = query_integer(
-      database(), fmt::format("SELECT COUNT(*) FROM {}.sqlite_schema WHERE type = 'trigger' OR "
-                              "ltrim(sql) LIKE 'CREATE VIRTUAL%' OR rootpage = 0 AND type = 'table'",
-                              schema));
+      database(),
+      fmt::format("SELECT COUNT(*) FROM {}.sqlite_schema WHERE type = 'trigger' OR "
+                  "ltrim(sql) LIKE 'CREATE VIRTUAL%' OR rootpage = 0 AND type = 'table'",
+                  schema));
   if (!odd) return fail(not_a_recording(path, odd.error().cause));
   if (*odd != 0) return fail(not_a_recording(path, "it has tables that no recording has"));
   return {};
@@ -323,7 +324,8 @@ tl::expected<void, SqlError> run_sql(const Recording& recording, const std::stri
     if (raw == nullptr) continue;  // a comment, or blanks
     any = true;
     if (sqlite3_stmt_readonly(raw) == 0)
-      return tl::unexpected(SqlError{refused_text(SQLITE_INSERT, nullptr), static_cast<int>(begin)});
+      return tl::unexpected(
+          SqlError{refused_text(SQLITE_INSERT, nullptr), static_cast<int>(begin)});
     if (run_statement(raw, sink, guard) != SQLITE_DONE)
       return tl::unexpected(error_of(database, guard, begin));
     if (guard.stopped) return tl::unexpected(SqlError{"interrupted", -1, true});
@@ -348,9 +350,9 @@ Result<std::vector<CommentedColumn>> read_comments(const Recording& recording) {
   };
   std::vector<CommentedColumn> result;
   for (const SchemaTable& table : schema()) {
-    auto columns = Statement::create(
-        database, fmt::format("SELECT name, type FROM pragma_table_info({}, {})",
-                              quoted(table.name), quoted(file)));
+    auto columns =
+        Statement::create(database, fmt::format("SELECT name, type FROM pragma_table_info({}, {})",
+                                                quoted(table.name), quoted(file)));
     if (!columns) return fail(columns.error());
     int code = columns->step();
     if (code == SQLITE_ROW)

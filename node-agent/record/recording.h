@@ -17,7 +17,7 @@ namespace ingero::record {
 class Recording {
  public:
   struct Node {
-    std::string name;    ///< value of the node column: the host, made unique
+    std::string name;  ///< value of the node column: the host, made unique
     std::string path;
     std::string schema;  ///< name of the attached database
   };

@@ -80,8 +80,9 @@ std::vector<SchemaTable> make_schema() {
        "one row for each CUDA copy (runtime and driver) and stream synchronization",
        {{"timestamp_ns", "INTEGER", kTimestamp},
         {"duration_ns", "INTEGER", kDuration},
-        {"op", "TEXT", "MEMCPY, MEMCPY_2D, MEMCPY_3D, MEMCPY_PEER, MEMCPY_BATCH, "
-                       "STREAM_SYNCHRONIZE"},
+        {"op", "TEXT",
+         "MEMCPY, MEMCPY_2D, MEMCPY_3D, MEMCPY_PEER, MEMCPY_BATCH, "
+         "STREAM_SYNCHRONIZE"},
         {"function", "TEXT", kFunction},
         {"direction", "TEXT", kDirection},
         {"bytes", "INTEGER", "bytes copied; NULL: not a copy"},
@@ -170,7 +171,8 @@ std::vector<SchemaTable> make_schema() {
        {{"cgroup_id", "INTEGER PRIMARY KEY", "id of the cgroup"},
         {"namespace", "TEXT", "Kubernetes namespace; NULL: none"},
         {"pod", "TEXT", "Kubernetes pod; NULL: none"},
-        {"container", "TEXT", "name in the pod, else container id or cgroup path; NULL: not known"}},
+        {"container", "TEXT",
+         "name in the pod, else container id or cgroup path; NULL: not known"}},
        "",
        ""},
       {"libraries",
@@ -212,20 +214,24 @@ std::vector<SchemaTable> make_schema() {
         {"attach_method", "TEXT", "how the probes were attached"},
         {"selection", "TEXT", "what the recording was limited to; NULL: nothing"},
         {"started_ns", "INTEGER", "unix time in nanoseconds"},
-        {"updated_ns", "INTEGER", "unix time of the last write; the calls until then are in the "
-                                  "file"},
-        {"ended_ns", "INTEGER", "unix time; NULL: still going on, or ended without a word (killed)"},
+        {"updated_ns", "INTEGER",
+         "unix time of the last write; the calls until then are in the "
+         "file"},
+        {"ended_ns", "INTEGER",
+         "unix time; NULL: still going on, or ended without a word (killed)"},
         {"end_reason", "TEXT", "why it ended; NULL as ended_ns"},
         {"clock", "TEXT", "where timestamps come from"},
         {"clock_offset_ns", "INTEGER", "unix time minus the kernel's clock at the start"},
-        {"clock_drift_ns", "INTEGER", "how far that offset has moved since: steps of the wall clock"},
+        {"clock_drift_ns", "INTEGER",
+         "how far that offset has moved since: steps of the wall clock"},
         {"clock_uncertainty_ns", "INTEGER", "upper bound of the error of the last measurement"},
         {"nccl_calls", "INTEGER", "rows of nccl_events when last written"},
         {"cuda_calls", "INTEGER", "rows of cuda_events when last written"}},
        "",
        ""},
       {"clock_samples",
-       "how the offset between the kernel's clock and unix time moved: a row when it did, and one a "
+       "how the offset between the kernel's clock and unix time moved: a row when it did, and one "
+       "a "
        "minute",
        {{"timestamp_ns", "INTEGER NOT NULL", "unix time of the measurement"},
         {"offset_ns", "INTEGER NOT NULL", "unix time minus the kernel's clock"},
@@ -338,8 +344,9 @@ std::string schema_sql() {
   for (const SchemaTable& table : schema())
     if (table.is_view()) sql += create_sql(table);
   // Joins by time look these up; nccl_calls is scanned in the order of time anyway.
-  sql += "CREATE INDEX tcp_events_time ON tcp_events (timestamp_ns);\n"
-         "CREATE INDEX sched_events_time ON sched_events (timestamp_ns);\n";
+  sql +=
+      "CREATE INDEX tcp_events_time ON tcp_events (timestamp_ns);\n"
+      "CREATE INDEX sched_events_time ON sched_events (timestamp_ns);\n";
   for (const SchemaTable& table : schema()) sql += comment_sql(table);
   return sql + fmt::format("PRAGMA application_id = {};\nPRAGMA user_version = {};\nCOMMIT;\n",
                            kApplicationId, kSchemaVersion);

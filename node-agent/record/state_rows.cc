@@ -37,8 +37,9 @@ constexpr std::pair<std::string_view, std::string_view> kMeanings[] = {
     {kBudgetReached, "calls that came when the file had reached its size limit"},
     {kFileRemoved, "calls that came when the file was removed or replaced"},
     {kWriteError, "calls that could not be written for another reason"},
-    {"call_stream_full", "calls that found the ring buffer between kernel and agent full, on this "
-                         "host"},
+    {"call_stream_full",
+     "calls that found the ring buffer between kernel and agent full, on this "
+     "host"},
 };
 
 std::string_view meaning_of(std::string_view reason) {
@@ -153,8 +154,7 @@ int StateRows::write_container(std::uint64_t cgroup) {
   const auto known = containers_.find(cgroup);
   if (known != containers_.end()) {
     // Names come late; when the container has gone, the last ones that were known stay.
-    const bool less = names.container.empty() ||
-                      (names.pod.empty() && !known->second.pod.empty());
+    const bool less = names.container.empty() || (names.pod.empty() && !known->second.pod.empty());
     if (less || known->second == names) return SQLITE_DONE;
   }
   containers_[cgroup] = names;
@@ -210,11 +210,7 @@ int StateRows::write_clock() {
     return SQLITE_DONE;
   sampled_ns_ = time;
   sampled_offset_ = offset();
-  return statement(kClock)
-      .bind(time)
-      .bind(sampled_offset_)
-      .bind(clock_->uncertainty_ns())
-      .run();
+  return statement(kClock).bind(time).bind(sampled_offset_).bind(clock_->uncertainty_ns()).run();
 }
 
 int StateRows::write_losses(const std::map<std::string, std::uint64_t>& losses) {
@@ -222,11 +218,8 @@ int StateRows::write_losses(const std::map<std::string, std::uint64_t>& losses) 
     const auto [known, added] = written_losses_.try_emplace(reason, count);
     if (!added && known->second == count) continue;
     known->second = count;
-    const int code = statement(kLoss)
-                         .bind(std::string_view(reason))
-                         .bind(count)
-                         .bind(meaning_of(reason))
-                         .run();
+    const int code =
+        statement(kLoss).bind(std::string_view(reason)).bind(count).bind(meaning_of(reason)).run();
     if (code != SQLITE_DONE) return code;
   }
   return SQLITE_DONE;

@@ -299,11 +299,53 @@ def test_hostile_files_are_errors(host, tmp_path):
             done = ingero("query", path, sql)
             assert done.returncode in (0, 1, 2), (name, done)
             assert done.returncode != 0 or name in ("cut", "shuffled", "zeros"), (name, done)
+        for command in ("report", "export"):
+            assert ingero(command, path).returncode in (0, 2), (name, command)
     for path in (tmp_path / "fifo", "/dev/zero", "/proc/self/mem", tmp_path, tmp_path / "no"):
         done = ingero("query", path, SLOWEST)
         assert done.returncode == 2 and done.stderr.startswith("ingero query: "), (path, done)
+        assert ingero("report", path).returncode == ingero("export", path).returncode == 2, path
     escape = tmp_path / "escape.db"
     shutil.copy(file, escape)
     with contextlib.closing(sqlite3.connect(escape)) as database, database:
         database.execute("UPDATE recording SET host = ?", ("\x1b[2J\x1b]0;gotcha\x07",))
     assert "\x1b" not in ingero("query", escape, "SELECT host FROM recording").stdout
+
+
+def test_report_and_time_line_name_the_late_rank_of_a_communicator(host, tmp_path):
+    """Two ranks with one id; rank 1 needs 20 ms for each call, so rank 0 calls first each time."""
+    file = tmp_path / "ranks.db"
+    agent = host.agent("--out", file)
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    containers = [host.container("allreduce", "--calls", 20, "--nranks", 2, "--rank", rank,
+                                 "--id-file", "/shared/id", libraries=stubs(cuda=False),
+                                 shares=[f"{shared}:/shared"],
+                                 environment=[f"STUB_NCCL_BUSY_NS={rank * 20_000_000}"])
+                  for rank in range(2)]
+    for container in containers:
+        agent.wait_attached(container.wait_ready(), 2)
+    for container in containers:
+        container.start()
+    for container in containers:
+        container.tally()
+        container.finish()
+    assert agent.stop()[0] == 0
+    late = query(file, "SELECT a.comm_id_hash AS hash, COUNT(*) AS n FROM nccl_events a JOIN "
+                       "nccl_events b USING (comm_id_hash, sequence) WHERE a.rank = 0 AND "
+                       "b.rank = 1 AND b.timestamp_ns > a.timestamp_ns AND a.op = 'ALL_REDUCE'")
+    page = ingero("report", file)
+    assert page.returncode == 0, page.stderr
+    section = page.stdout.split("Late rank of each communicator")[1].split("Network")[0]
+    row = section.strip().splitlines()[-1].split()
+    assert row[:4] == [late[0]["hash"][:8], "1", str(late[0]["n"]), "20"], (section, late)
+    html = ingero("report", file, "--html")
+    assert "<svg" in html.stdout
+    assert "http:" not in html.stdout and "https:" not in html.stdout
+    line = tmp_path / "t.json"
+    assert ingero("export", file, "--format", "perfetto", "-o", line).returncode == 0
+    events = json.loads(line.read_text())["traceEvents"]
+    phases = [event["ph"] for event in events]
+    assert phases.count("s") == phases.count("f") == 20
+    threads = {event["tid"] for event in events if event.get("cat") == "nccl"}
+    assert threads == {container.pid for container in containers}

@@ -54,9 +54,28 @@ TEST_F(RecorderTest, WritesACallAsTheColumnsSay) {
             "SELECT timestamp_ns, duration_ns, op, function, rank, nranks, comm, comm_id_hash, "
             "datatype, reduce_op, count, bytes, peer, root, stream, group_depth, result, pid, tid, "
             "process_start_ns, cgroup_id, sequence FROM nccl_events"),
-      ElementsAre(Row{"1700000000001000000", "12345", "ALL_REDUCE", "ncclAllReduce", "3", "8",
-                      "0x7f123400", "00abcdef01234567", "float32", "sum", "1048576", "4194304",
-                      "NULL", "NULL", "0x0", "1", "0", "812", "815", "77", "4242", "9"}));
+      ElementsAre(Row{"1700000000001000000",
+                      "12345",
+                      "ALL_REDUCE",
+                      "ncclAllReduce",
+                      "3",
+                      "8",
+                      "0x7f123400",
+                      "00abcdef01234567",
+                      "float32",
+                      "sum",
+                      "1048576",
+                      "4194304",
+                      "NULL",
+                      "NULL",
+                      "0x0",
+                      "1",
+                      "0",
+                      "812",
+                      "815",
+                      "77",
+                      "4242",
+                      "9"}));
 }
 
 TEST_F(RecorderTest, WritesACopyAsTheColumnsSay) {
@@ -64,11 +83,11 @@ TEST_F(RecorderTest, WritesACopyAsTheColumnsSay) {
   recorder->add(cuda_call());
   recorder->add(cuda_call("cudaStreamSynchronize"));
   recorder->finish("interrupted");
-  EXPECT_THAT(query({path_},
-                    "SELECT op, function, direction, bytes, stream, result, pid FROM cuda_events"),
-              ElementsAre(Row{"MEMCPY", "cudaMemcpyAsync", "h2d", "1536", "0x0", "2", "812"},
-                          Row{"STREAM_SYNCHRONIZE", "cudaStreamSynchronize", "NULL", "NULL", "0x0",
-                              "2", "812"}));
+  EXPECT_THAT(
+      query({path_}, "SELECT op, function, direction, bytes, stream, result, pid FROM cuda_events"),
+      ElementsAre(
+          Row{"MEMCPY", "cudaMemcpyAsync", "h2d", "1536", "0x0", "2", "812"},
+          Row{"STREAM_SYNCHRONIZE", "cudaStreamSynchronize", "NULL", "NULL", "0x0", "2", "812"}));
 }
 
 TEST_F(RecorderTest, PeerAndRootAreColumnsOfTheirOwn) {
@@ -146,9 +165,10 @@ TEST_F(RecorderTest, EveryFieldThatRepeatsTellsContextsApart) {
   add([](call_event& event) { event.function = function_id("ncclAllGather"); });
   recorder->finish("interrupted");
   EXPECT_EQ(value(path_, "SELECT COUNT(*) FROM nccl_contexts"), "14");
-  EXPECT_EQ(value(path_, "SELECT COUNT(*) FROM (SELECT DISTINCT op, rank, nranks, comm, "
-                         "comm_id_hash, datatype, reduce_op, stream, group_depth, pid, tid, "
-                         "process_start_ns, cgroup_id FROM nccl_events)"),
+  EXPECT_EQ(value(path_,
+                  "SELECT COUNT(*) FROM (SELECT DISTINCT op, rank, nranks, comm, "
+                  "comm_id_hash, datatype, reduce_op, stream, group_depth, pid, tid, "
+                  "process_start_ns, cgroup_id FROM nccl_events)"),
             "14");
 }
 
@@ -228,9 +248,9 @@ TEST_F(RecorderTest, TheViewOfCollectivesFindsRetransmitsAndWaitsInTheWindow) {
   auto snapshot = std::make_shared<model::Snapshot>();
   recorder->update(snapshot);
   recorder->finish("interrupted");
-  EXPECT_THAT(query({path_},
-                    "SELECT pod, retransmits_in_window, run_queue_wait_ns FROM collectives"),
-              ElementsAre(Row{"trainer-0", "2", "200"}));
+  EXPECT_THAT(
+      query({path_}, "SELECT pod, retransmits_in_window, run_queue_wait_ns FROM collectives"),
+      ElementsAre(Row{"trainer-0", "2", "200"}));
   EXPECT_THAT(query({path_}, "SELECT event, saddr, cgroup_id, pid FROM tcp_events LIMIT 1"),
               ElementsAre(Row{"tcp_retransmit_skb", "2001:db8::1", "NULL", "NULL"}));
 }
@@ -297,9 +317,9 @@ TEST_F(RecorderTest, TheBudgetEndsTheRecordingAndIsKept) {
   const auto status = recorder->finish("interrupted");
   EXPECT_EQ(status.stopped, "budget_reached");
   EXPECT_LE(status.bytes, std::uint64_t{2} << 20);
-  EXPECT_EQ(status.nccl_calls + status.losses.at("budget_reached") +
-                status.losses.at("writer_behind"),
-            wanted);
+  EXPECT_EQ(
+      status.nccl_calls + status.losses.at("budget_reached") + status.losses.at("writer_behind"),
+      wanted);
   EXPECT_EQ(value(path_, "SELECT end_reason FROM recording"), "budget_reached");
 }
 
@@ -354,16 +374,17 @@ TEST_F(RecorderTest, EveryTableAndColumnHasAComment) {
   EXPECT_EQ(tables.size(), schema().size());
   for (const auto& table : tables) {
     const std::string name = table[0];
-    EXPECT_EQ(value(path_, "SELECT COUNT(*) FROM schema_comments WHERE length(comment) > 0 AND "
-                           "column_name = '' AND table_name = '" +
-                               name + "'"),
+    EXPECT_EQ(value(path_,
+                    "SELECT COUNT(*) FROM schema_comments WHERE length(comment) > 0 AND "
+                    "column_name = '' AND table_name = '" +
+                        name + "'"),
               "1")
         << name;
-    const auto missing = query(
-        {path_}, "SELECT name FROM pragma_table_info('" + name +
-                     "') WHERE name NOT IN (SELECT column_name FROM "
-                     "schema_comments WHERE length(comment) > 0 AND table_name = '" +
-                     name + "')");
+    const auto missing =
+        query({path_}, "SELECT name FROM pragma_table_info('" + name +
+                           "') WHERE name NOT IN (SELECT column_name FROM "
+                           "schema_comments WHERE length(comment) > 0 AND table_name = '" +
+                           name + "')");
     EXPECT_TRUE(missing.empty()) << name << "." << missing[0][0];
   }
 }
@@ -374,8 +395,8 @@ TEST_F(RecorderTest, AViewHasTheColumnsThatTheSchemaSays) {
     std::string names;
     for (const SchemaColumn& column : table.columns) names += std::string(column.name) + ",";
     std::string found;
-    for (const auto& row : query({path_}, "SELECT name FROM pragma_table_info('" +
-                                              std::string(table.name) + "')"))
+    for (const auto& row :
+         query({path_}, "SELECT name FROM pragma_table_info('" + std::string(table.name) + "')"))
       found += row[0] + ",";
     EXPECT_EQ(found, names) << table.name;
   }

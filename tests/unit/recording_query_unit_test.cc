@@ -5,7 +5,10 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "cli/page_output.h"
 #include "cli/query_output.h"
+#include "record/report.h"
+#include "record/time_line.h"
 #include "record_test_file.h"
 
 namespace ingero::record {
@@ -77,8 +80,9 @@ TEST_F(RecordingTest, CsvQuotesWhatNeedsIt) {
 TEST_F(RecordingTest, JsonIsAnArrayOfObjects) {
   const auto rows = nlohmann::json::parse(printed(QueryFormat::kJson, path_, kSomeValues));
   ASSERT_EQ(rows.size(), 2U);
-  EXPECT_EQ(rows[0], (nlohmann::json{{"n", 1}, {"r", 2.5}, {"t", "a,\"b|"}, {"empty", nullptr},
-                                     {"b", "00ff"}}));
+  EXPECT_EQ(
+      rows[0],
+      (nlohmann::json{{"n", 1}, {"r", 2.5}, {"t", "a,\"b|"}, {"empty", nullptr}, {"b", "00ff"}}));
   EXPECT_EQ(rows[1]["t"], "line\nfeed");
   EXPECT_EQ(nlohmann::json::parse(printed(QueryFormat::kJson, path_, "SELECT 1 WHERE 0")).size(),
             0U);
@@ -97,14 +101,27 @@ TEST_F(RecordingTest, SeveralStatementsGiveSeveralResults) {
 }
 
 TEST_F(RecordingTest, WritingIsRefused) {
-  for (const char* sql :
-       {"DELETE FROM nccl_calls", "INSERT INTO losses VALUES ('a', 1, '')",
-        "UPDATE recording SET host = 'x'", "DROP TABLE losses", "CREATE TABLE x (y)",
-        "CREATE TEMP TABLE x (y)", "CREATE TEMP VIEW x AS SELECT 1", "ATTACH 'x.db' AS x",
-        "DETACH main", "PRAGMA query_only = OFF", "PRAGMA journal_mode = DELETE",
-        "PRAGMA writable_schema = ON", "VACUUM", "VACUUM INTO '/tmp/ingero-x'", "BEGIN", "REINDEX",
-        "ANALYZE", "SELECT load_extension('x')", "UPDATE sqlite_master SET sql = ''",
-        "SAVEPOINT a", "CREATE VIRTUAL TABLE temp.x USING fts5(a)"})
+  for (const char* sql : {"DELETE FROM nccl_calls",
+                          "INSERT INTO losses VALUES ('a', 1, '')",
+                          "UPDATE recording SET host = 'x'",
+                          "DROP TABLE losses",
+                          "CREATE TABLE x (y)",
+                          "CREATE TEMP TABLE x (y)",
+                          "CREATE TEMP VIEW x AS SELECT 1",
+                          "ATTACH 'x.db' AS x",
+                          "DETACH main",
+                          "PRAGMA query_only = OFF",
+                          "PRAGMA journal_mode = DELETE",
+                          "PRAGMA writable_schema = ON",
+                          "VACUUM",
+                          "VACUUM INTO '/tmp/ingero-x'",
+                          "BEGIN",
+                          "REINDEX",
+                          "ANALYZE",
+                          "SELECT load_extension('x')",
+                          "UPDATE sqlite_master SET sql = ''",
+                          "SAVEPOINT a",
+                          "CREATE VIRTUAL TABLE temp.x USING fts5(a)"})
     EXPECT_FALSE(error_of(sql).message.empty()) << sql;
   EXPECT_EQ(value(path_, "SELECT COUNT(*) FROM nccl_events"), "3");
 }
@@ -135,10 +152,10 @@ TEST_F(RecordingTest, TheWatchEndsAQuery) {
 
 TEST_F(RecordingTest, SeveralFilesAreOneDatabaseWithANodeColumn) {
   const std::string other = make("b.db", "host-b", 2), twin = make("c.db", "host-a", 1);
-  EXPECT_THAT(query({path_, other, twin},
-                    "SELECT node, COUNT(*) FROM nccl_events GROUP BY node ORDER BY 2 DESC"),
-              ElementsAre(Row{"host-a", "3"}, Row{"host-b", "2"},
-                          Row{"host-a (" + twin + ")", "1"}));
+  EXPECT_THAT(
+      query({path_, other, twin},
+            "SELECT node, COUNT(*) FROM nccl_events GROUP BY node ORDER BY 2 DESC"),
+      ElementsAre(Row{"host-a", "3"}, Row{"host-b", "2"}, Row{"host-a (" + twin + ")", "1"}));
   EXPECT_THAT(query({path_, other}, "SELECT node, host FROM recording"),
               ElementsAre(Row{"host-a", "host-a"}, Row{"host-b", "host-b"}));
   EXPECT_THAT(query({path_, other}, "SELECT COUNT(*) FROM collectives"), ElementsAre(Row{"5"}));
@@ -192,7 +209,8 @@ TEST_F(RecordingTest, DamagedFilesAreErrorsAndNoCrash) {
   int refused = 0;
   for (int round = 0; round < 300; ++round) {
     std::string bad = good;
-    for (int i = 0; i < 1 + round % 50; ++i) bad[random() % bad.size()] = static_cast<char>(random());
+    for (int i = 0; i < 1 + round % 50; ++i)
+      bad[random() % bad.size()] = static_cast<char>(random());
     if (round % 5 == 0) bad.resize(random() % bad.size());
     const std::string path = folder_.file("bad.db");
     std::ofstream(path, std::ios::binary) << bad;
@@ -201,13 +219,18 @@ TEST_F(RecordingTest, DamagedFilesAreErrorsAndNoCrash) {
       ++refused;
       continue;
     }
-    for (const char* sql : {"SELECT * FROM nccl_events ORDER BY duration_ns",
-                            "SELECT * FROM collectives", "SELECT * FROM losses",
-                            "SELECT * FROM schema_comments", "SELECT * FROM sqlite_schema"}) {
+    for (const char* sql :
+         {"SELECT * FROM nccl_events ORDER BY duration_ns", "SELECT * FROM collectives",
+          "SELECT * FROM losses", "SELECT * FROM schema_comments", "SELECT * FROM sqlite_schema"}) {
       TextRows rows;
       static_cast<void>(run_sql(*recording, sql, rows, [](std::uint64_t) { return false; }));
     }
     static_cast<void>(read_comments(*recording));
+    if (const auto page = make_report(*recording, {})) {
+      EXPECT_FALSE(cli::render_page(*page, 80, false).empty());
+      EXPECT_FALSE(cli::render_page_html(*page).empty());
+    }
+    static_cast<void>(export_time_line(*recording, [](std::string_view) { return true; }, {}));
   }
   EXPECT_GT(refused, 30);
 }

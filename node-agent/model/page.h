@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ingero::model {
+
+/// A page for people, in the terminal or as HTML. Texts may come from anybody: who prints it escapes it.
+struct PageTable {
+  struct Column {
+    std::string title;
+    bool right = false;
+  };
+  std::vector<Column> columns;
+  std::vector<std::vector<std::string>> rows;
+};
+
+/// Values over time.
+struct PagePlot {
+  std::string title;
+  std::string unit;  ///< of the values
+  double seconds = 0;
+  struct Series {
+    std::string name;
+    std::vector<double> values;  ///< evenly spread over the seconds; negative: none
+  };
+  std::vector<Series> series;
+};
+
+struct PageSection {
+  std::string title;
+  std::vector<std::string> lines;  ///< sentences before the table
+  PageTable table;                 ///< no rows: none
+  std::vector<PagePlot> plots;
+};
+
+struct Page {
+  std::string title;
+  std::vector<PageSection> sections;
+};
+
+}  // namespace ingero::model

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "cli/page_output.h"
+#include "record/report.h"
+#include "record/time_line.h"
+#include "record_test_file.h"
+
+namespace ingero::record {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr std::uint64_t kSecond = 1'000'000'000;
+constexpr std::uint64_t kMillisecond = 1'000'000;
+
+class ReportTest : public testing::Test {
+ protected:
+  /// Two ranks on one host: rank 1 comes 2 ms later each time, rank 0 takes 70 ms once.
+  std::string make(const std::string& name, const std::string& host, std::vector<int> ranks) {
+    RecorderOptions options = options_for(folder_.file(name));
+    options.facts.host = host;
+    auto recorder = Recorder::create(std::move(options), clock_);
+    EXPECT_TRUE(recorder) << recorder.error().message();
+    for (std::uint64_t i = 1; i <= 10; ++i) {
+      for (const int rank : ranks) {
+        call_event call = nccl_call();
+        call.header.tid = static_cast<std::uint32_t>(900 + rank);
+        call.header.time_ns =
+            start_ + i * 100 * kMillisecond + static_cast<std::uint64_t>(rank) * 2 * kMillisecond;
+        call.rank = rank;
+        call.nranks = 2;
+        call.sequence = i;
+        call.duration_ns = rank == 0 && i == 5 ? 70 * kMillisecond : kMillisecond;
+        call.result = i == 7 ? 3 : 0;
+        (*recorder)->add(call);
+      }
+    }
+    TcpEvent tcp;
+    tcp.unix_ns =
+        static_cast<std::int64_t>(clock_.unix_from_monotonic(start_ + 510 * kMillisecond));
+    (*recorder)->add(tcp);
+    (*recorder)->add(cuda_call());
+    auto snapshot = std::make_shared<model::Snapshot>();
+    snapshot->events_lost["call_stream_full"] = 3;
+    (*recorder)->update(snapshot);
+    (*recorder)->finish("duration over");
+    return folder_.file(name);
+  }
+
+  model::Page page_of(const std::vector<std::string>& files) {
+    const auto recording = Recording::open(files);
+    EXPECT_TRUE(recording) << recording.error().message();
+    auto page = make_report(*recording, {});
+    EXPECT_TRUE(page) << page.error().message();
+    return page ? *page : model::Page{};
+  }
+
+  nlohmann::json time_line(const std::vector<std::string>& files) {
+    const auto recording = Recording::open(files);
+    std::string text;
+    const auto done = export_time_line(*recording,
+                                       [&](std::string_view part) {
+                                         text += part;
+                                         return true;
+                                       },
+                                       {});
+    EXPECT_TRUE(done) << done.error().message();
+    return nlohmann::json::parse(text);
+  }
+
+  TestFolder folder_;
+  Clock clock_;
+  std::uint64_t start_ = system_clock_source().monotonic_ns() - 2 * kSecond;
+};
+
+const model::PageSection& section(const model::Page& page, std::string_view title) {
+  for (const model::PageSection& section : page.sections)
+    if (section.title.starts_with(title)) return section;
+  ADD_FAILURE() << "no section " << title;
+  static const model::PageSection none;
+  return none;
+}
+
+TEST_F(ReportTest, NamesTheSlowestCallOfEachRankWithItsRetransmits) {
+  const auto page = page_of({make("a.db", "host-a", {0, 1})});
+  const auto& rows = section(page, "Slowest").table.rows;
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0][1], "0/2");
+  EXPECT_EQ(rows[0][3], "ALL_REDUCE");
+  EXPECT_EQ(rows[0][5], "70.0 ms");
+  EXPECT_EQ(rows[0][7], "10");
+  EXPECT_EQ(rows[0][8], "1");
+  EXPECT_EQ(rows[1][1], "1/2");
+  EXPECT_EQ(rows[1][8], "0");
+}
+
+TEST_F(ReportTest, NamesTheLateRank) {
+  const auto page = page_of({make("a.db", "host-a", {0, 1})});
+  EXPECT_THAT(section(page, "Late rank").table.rows,
+              ElementsAre(ElementsAre("00abcdef", "1", "10", "10", "2.00 ms", "2.00 ms")));
+}
+
+TEST_F(ReportTest, FindsTheLateRankAcrossFiles) {
+  const std::string a = make("a.db", "host-a", {0}), b = make("b.db", "host-b", {1});
+  EXPECT_TRUE(section(page_of({a}), "Late rank").table.rows.empty());
+  EXPECT_THAT(section(page_of({a, b}), "Late rank").table.rows,
+              ElementsAre(ElementsAre("00abcdef", "1", "10", "10", "2.00 ms", "2.00 ms")));
+}
+
+TEST_F(ReportTest, CountsOperationsCopiesErrorsAndLosses) {
+  const auto page = page_of({make("a.db", "host-a", {0, 1})});
+  EXPECT_THAT(section(page, "NCCL calls").table.rows,
+              ElementsAre(ElementsAre("ALL_REDUCE", "20", "2", "72.0 MiB", "4.45 ms", "70.0 ms")));
+  EXPECT_EQ(section(page, "CUDA copies").table.rows[0][0], "h2d");
+  EXPECT_THAT(section(page, "Errors").table.rows,
+              ElementsAre(ElementsAre("ncclAllReduce", "ncclInternalError", "2"),
+                          ElementsAre("cudaMemcpyAsync", "cudaErrorMemoryAllocation", "1")));
+  EXPECT_THAT(section(page, "What was not recorded").table.rows,
+              ElementsAre(ElementsAre("call_stream_full", "3")));
+}
+
+TEST_F(ReportTest, IsReadableAsTextAndAsHtml) {
+  const auto page = page_of({make("a.db", "<b>host & \x1b[2J</b>", {0, 1})});
+  const std::string text = cli::render_page(page, 0, false);
+  EXPECT_THAT(text, HasSubstr("Slowest collective of each rank"));
+  EXPECT_THAT(text, HasSubstr("What this page cannot know"));
+  EXPECT_THAT(text, Not(HasSubstr("\x1b")));
+  const std::string html = cli::render_page_html(page);
+  EXPECT_THAT(html, HasSubstr("<svg"));
+  EXPECT_THAT(html, HasSubstr("&lt;b&gt;host &amp; "));
+  EXPECT_THAT(html, Not(HasSubstr("<b>")));
+  EXPECT_THAT(html, Not(HasSubstr("<script")));
+  EXPECT_THAT(html, Not(HasSubstr("http://")));
+  EXPECT_THAT(html, Not(HasSubstr("https://")));
+}
+
+TEST_F(ReportTest, TheTimeLineHasTracksSlicesInstantsAndFlows) {
+  const std::string a = make("a.db", "host-a", {0}), b = make("b.db", "host-b", {1});
+  const auto events = time_line({a, b})["traceEvents"];
+  std::map<std::string, int> phases;
+  std::map<std::string, int> categories;
+  for (const auto& event : events) {
+    ++phases[event["ph"]];
+    if (event.contains("cat")) ++categories[event["cat"]];
+  }
+  EXPECT_EQ(phases["X"], 10 + 10 + 20 + 2);  // threads, communicator's track, copies
+  EXPECT_EQ(phases["s"], 10);
+  EXPECT_EQ(phases["f"], 10);
+  EXPECT_EQ(phases["i"], 2);
+  EXPECT_EQ(categories["nccl"], 20);
+  EXPECT_EQ(categories["communicator"], 20);
+  EXPECT_EQ(categories["cuda"], 2);
+  std::set<std::int64_t> pids;
+  for (const auto& event : events)
+    if (event["ph"] == "X" && event["cat"] == "nccl") pids.insert(event["pid"].get<std::int64_t>());
+  EXPECT_EQ(pids, (std::set<std::int64_t>{812, 5'000'812})) << "one process per node";
+}
+
+TEST_F(ReportTest, ASliceHasMicrosecondsAndTheCallsFields) {
+  const auto line = time_line({make("a.db", "host-a", {0})});
+  const auto& events = line["traceEvents"];
+  const auto slow = std::find_if(events.begin(), events.end(), [](const auto& event) {
+    return event["ph"] == "X" && event["cat"] == "nccl" && event["dur"] == 70000.0;
+  });
+  ASSERT_NE(slow, events.end());
+  EXPECT_EQ((*slow)["name"], "ALL_REDUCE");
+  EXPECT_EQ((*slow)["tid"], 900);
+  EXPECT_EQ((*slow)["args"]["sequence"], 5);
+  EXPECT_EQ((*slow)["args"]["rank"], 0);
+  EXPECT_EQ((*slow)["args"]["bytes"], 4 << 20);
+}
+
+}  // namespace
+}  // namespace ingero::record
