@@ -52,6 +52,8 @@ static __always_inline void send_wait(struct task_struct *task, u64 wait, u64 no
 	fill_header(&event->header, EVENT_RUN_QUEUE_WAIT, task);
 	event->header.time_ns = now - wait;
 	event->wait_ns = wait;
+	event->cpu = bpf_get_smp_processor_id();
+	event->pad = 0;
 	bpf_ringbuf_submit(event, 0);
 }
 

@@ -284,8 +284,10 @@ WIRE_ASSERT(sizeof(struct tcp_event) == 40 + 32 + 24);
 struct wait_event {
 	struct event_header header;
 	__u64 wait_ns;
+	__u32 cpu; /* that it got */
+	__u32 pad;
 };
-WIRE_ASSERT(sizeof(struct wait_event) == 48);
+WIRE_ASSERT(sizeof(struct wait_event) == 56);
 
 /* ---- what the task_vma iterator writes: one executable mapping of a file ------------------------- */
 

@@ -74,6 +74,9 @@ Status Agent::load() {
   bpf_options.call_ring_bytes = options_.on_call ? kCallRingBytes : 4096;
   bpf_options.settings.cgroup_source = source_of(resolver_.mount().hierarchy());
   bpf_options.settings.stream_calls = options_.on_call ? 1 : 0;
+  bpf_options.settings.stream_network = options_.on_retransmit ? 1 : 0;
+  bpf_options.settings.stream_waits_ns =
+      options_.on_wait ? static_cast<std::uint64_t>(options_.wait_threshold.count()) : 0;
   bpf_options.settings.only_listed_processes = options_.only_pid ? 1 : 0;
   bpf_options.settings.entry_only = method_ == AttachMethod::kEntryOnly ? 1 : 0;
   auto bpf = attach::BpfObject::create(bpf_options);
@@ -133,15 +136,33 @@ Status Agent::open_rings() {
   lifecycle_ = std::move(*lifecycle);
   if (!options_.on_call) return {};
   auto calls = collect::EventReader::create(
-      bpf_->handles().call_events, [this](const event_header& header, std::size_t size) {
-        const auto* call = collect::event_as<call_event>(header, size);
-        if (call == nullptr || !is_selected(static_cast<model::CgroupId>(header.cgroup_id)))
-          return true;
-        return options_.on_call(*call);
-      });
+      bpf_->handles().call_events,
+      [this](const event_header& header, std::size_t size) { return take_streamed(header, size); });
   if (!calls) return fail(calls.error());
   calls_ = std::move(*calls);
   return {};
+}
+
+bool Agent::take_streamed(const event_header& header, std::size_t size) {
+  const auto cgroup = static_cast<model::CgroupId>(header.cgroup_id);
+  switch (header.kind) {
+    case EVENT_CALL: {
+      const auto* call = collect::event_as<call_event>(header, size);
+      return call == nullptr || !is_selected(cgroup) || options_.on_call(*call);
+    }
+    case EVENT_TCP_RETRANSMIT: {
+      const auto* event = collect::event_as<tcp_event>(header, size);
+      if (event != nullptr && options_.on_retransmit)
+        options_.on_retransmit(*event, sockets_->owner(cgroup, event->netns));
+      return true;
+    }
+    case EVENT_RUN_QUEUE_WAIT: {
+      const auto* event = collect::event_as<wait_event>(header, size);
+      if (event != nullptr && options_.on_wait && is_selected(cgroup)) options_.on_wait(*event);
+      return true;
+    }
+    default: return true;
+  }
 }
 
 void Agent::start() {

@@ -39,6 +39,11 @@ struct AgentOptions {
   /// Gets every call, on the agent's thread; no handler, no stream. Returns whether it can take another one
   /// now: if not, calls wait in the ring, which counts what finds it full.
   std::function<bool(const call_event&)> on_call;
+  /// Gets every segment that TCP sent again, and the owner of its socket, if that is known.
+  std::function<void(const tcp_event&, std::optional<model::CgroupId>)> on_retransmit;
+  /// Gets waits for a processor of `wait_threshold` or more.
+  std::function<void(const wait_event&)> on_wait;
+  std::chrono::nanoseconds wait_threshold{0};
 };
 
 /// The data path, wired: discover -> attach -> (kernel counts) -> collect -> attribute. Everything but
@@ -84,6 +89,7 @@ class Agent {
 
   Status load();
   Status open_rings();
+  bool take_streamed(const event_header& header, std::size_t size);
   void watch_mappings();
   void await_readable(boost::asio::posix::stream_descriptor& descriptor, void (Agent::*action)());
   void every(boost::asio::steady_timer& timer, std::chrono::nanoseconds interval,

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/recording_session.h"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <sys/utsname.h>
 #include <unistd.h>
+
+#include <array>
 
 #include <chrono>
 #include <cstdlib>
@@ -20,6 +23,11 @@ using namespace std::chrono_literals;
 
 constexpr auto kStateInterval = 2s;
 constexpr auto kDrainPatience = 10s;
+
+// By their numbers in the kernel (net/tcp_states.h).
+constexpr std::array kTcpStates = {
+    "unknown", "ESTABLISHED", "SYN_SENT", "SYN_RECV", "FIN_WAIT1", "FIN_WAIT2",   "TIME_WAIT",
+    "CLOSE",   "CLOSE_WAIT",  "LAST_ACK", "LISTEN",   "CLOSING",   "NEW_SYN_RECV"};
 
 /// Who called sudo: the recording is for them to read.
 std::optional<std::pair<uid_t, gid_t>> owner_of_recording() {
@@ -72,6 +80,37 @@ Result<std::unique_ptr<RecordingSession>> RecordingSession::start(boost::asio::i
   session->recorder_ = std::move(*recorder);
   session->tell_state();
   return session;
+}
+
+void RecordingSession::add(const tcp_event& event, std::optional<model::CgroupId> owner) {
+  record::TcpEvent row;
+  row.unix_ns = static_cast<std::int64_t>(agent_.clock().unix_from_monotonic(event.header.time_ns));
+  row.event = event.what == TCP_RETRANSMIT_SYNACK ? "tcp_retransmit_synack" : "tcp_retransmit_skb";
+  const auto text = [&](const __u32* address) {
+    std::array<char, INET6_ADDRSTRLEN> buffer{};
+    return std::string(
+        ::inet_ntop(event.family, address, buffer.data(), buffer.size()) ? buffer.data() : "");
+  };
+  row.saddr = text(event.source);
+  row.daddr = text(event.destination);
+  row.sport = event.source_port;
+  row.dport = event.destination_port;
+  row.seq = event.seq;
+  row.state = event.state < kTcpStates.size() ? kTcpStates[event.state] : "unknown";
+  row.netns = event.netns;
+  if (owner) row.cgroup_id = model::to_number(*owner);
+  recorder_->add(std::move(row));
+}
+
+void RecordingSession::add(const wait_event& event) {
+  record::SchedEvent row;
+  row.unix_ns = static_cast<std::int64_t>(agent_.clock().unix_from_monotonic(event.header.time_ns));
+  row.duration_ns = event.wait_ns;
+  row.cpu = event.cpu;
+  row.tid = event.header.tid;
+  row.process = {event.header.tgid, event.header.process_start_ns};
+  row.cgroup_id = event.header.cgroup_id;
+  recorder_->add(row);
 }
 
 void RecordingSession::tell_state() {

@@ -39,17 +39,24 @@ std::optional<model::CgroupId> SocketOwners::by_cgroup(model::CgroupId socket,
   return std::nullopt;
 }
 
+std::optional<model::CgroupId> SocketOwners::owner(model::CgroupId socket, std::uint32_t netns) {
+  const std::lock_guard lock(mutex_);
+  if (const auto owner = by_cgroup(socket, *containers_.snapshot())) return owner;
+  const auto shared = by_netns_.find(netns);
+  return shared == by_netns_.end() ? std::nullopt : std::optional(shared->second);
+}
+
 void SocketOwners::attribute(model::Snapshot& snapshot) {
   const std::lock_guard lock(mutex_);
   const auto table = containers_.snapshot();
   std::set<model::CgroupId> traced;
-  std::map<std::uint32_t, model::CgroupId> by_netns;
+  by_netns_.clear();
   std::map<model::ProcessKey, std::uint32_t> still_there;
   for (const model::Process& process : snapshot.processes) {
     traced.insert(process.cgroup);
     const std::uint32_t netns = netns_of(process.key);
     still_there.emplace(process.key, netns);
-    if (netns != 0 && netns != host_netns_) by_netns.try_emplace(netns, process.cgroup);
+    if (netns != 0 && netns != host_netns_) by_netns_.try_emplace(netns, process.cgroup);
   }
   netns_ = std::move(still_there);
   for (const model::CallSeries& row : snapshot.calls) traced.insert(row.cgroup);
@@ -59,8 +66,8 @@ void SocketOwners::attribute(model::Snapshot& snapshot) {
       row.cgroup = *owner;
       return false;
     }
-    const auto shared = by_netns.find(row.netns);
-    if (shared == by_netns.end()) return true;
+    const auto shared = by_netns_.find(row.netns);
+    if (shared == by_netns_.end()) return true;
     row.cgroup = shared->second;
     row.whole_pod = true;
     return false;

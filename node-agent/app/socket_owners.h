@@ -24,6 +24,9 @@ class SocketOwners {
   /// that belong to no traced process's container.
   void attribute(model::Snapshot& snapshot);
 
+  /// The same for one socket, by what the last snapshot showed.
+  std::optional<model::CgroupId> owner(model::CgroupId socket, std::uint32_t netns);
+
  private:
   std::optional<model::CgroupId> by_cgroup(model::CgroupId socket,
                                            const attribute::ContainerTable& table);
@@ -34,6 +37,7 @@ class SocketOwners {
   std::uint32_t host_netns_ = 0;
   std::mutex mutex_;
   std::map<model::ProcessKey, std::uint32_t> netns_;
+  std::map<std::uint32_t, model::CgroupId> by_netns_;  ///< of traced processes, but the host's
 };
 
 }  // namespace ingero::app

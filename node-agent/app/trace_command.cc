@@ -40,6 +40,7 @@ using namespace std::chrono_literals;
 constexpr auto kFrameInterval = 1s;
 constexpr auto kWindowInterval = 10s;
 constexpr auto kReportInterval = 2s;
+constexpr auto kRecordedWait = 1ms;  // shorter waits for a processor are in the metric only
 constexpr std::uint64_t kRoundsWithCalls = 30;
 constexpr std::size_t kFlushBytes = 64 << 10;
 constexpr std::size_t kMaxLabels = 8192;
@@ -125,6 +126,15 @@ Status TraceRun::start() {
   agent_options.only_cgroup = options_.cgroup;
   if (options_.print_calls || !options_.recording.path.empty())
     agent_options.on_call = [this](const call_event& event) { return take_call(event); };
+  if (!options_.recording.path.empty()) {
+    agent_options.on_retransmit = [this](const tcp_event& event, auto owner) {
+      if (recording_) recording_->add(event, owner);
+    };
+    agent_options.on_wait = [this](const wait_event& event) {
+      if (recording_) recording_->add(event);
+    };
+    agent_options.wait_threshold = kRecordedWait;
+  }
   if (options_.print_calls) call_writer_ = std::make_unique<cli::LineWriter>(STDOUT_FILENO);
   auto agent = Agent::create(io_, std::move(agent_options));
   if (!agent) return fail(agent.error());

@@ -108,23 +108,31 @@ void Recorder::Writer::stop(const std::string& reason, const std::string& troubl
   if (reason != kFileRemoved) static_cast<void>(write_end(reason, status));
 }
 
+/// Calls by the reason for which the recording ended; what is beside them by one reason of its own, so that
+/// calls and their losses always add up.
+void Recorder::Writer::lose(const Batch& batch, RecorderStatus& status) {
+  status.losses[status.stopped] += batch.calls.size();
+  status.losses[std::string(kEventsLost)] += batch.tcp.size() + batch.sched.size();
+}
+
 void Recorder::Writer::write(const Batch& batch, RecorderStatus& status) {
   status.losses[std::string(kWriterBehind)] += batch.lost;
+  status.losses[std::string(kEventsLost)] += batch.lost_events;
   if (batch.snapshot) {
     for (const auto& [reason, count] : batch.snapshot->events_lost) status.losses[reason] = count;
   }
   if (is_over(batch, status)) {
-    status.losses[status.stopped] += batch.events();
+    lose(batch, status);
     if (batch.snapshot && status.stopped != kFileRemoved)
       static_cast<void>(write_end(status.stopped, status));  // the agent may be killed any time
     return;
   }
-  if (batch.events() == 0 && !batch.snapshot && batch.lost == 0) return;
+  if (batch.events() == 0 && !batch.snapshot && batch.lost == 0 && batch.lost_events == 0) return;
   if (auto written = commit(batch, status); !written) {
     const bool full = is_disk_full(database(), written.error().code);
     rollback();
     stop(std::string(full ? kDiskFull : kWriteError), written.error().message(), status);
-    status.losses[status.stopped] += batch.events();
+    lose(batch, status);
     return;
   }
   status.nccl_calls = calls_.nccl_calls();
@@ -223,6 +231,7 @@ void Recorder::Batch::clear() {
   sched.clear();
   snapshot.reset();
   lost = 0;
+  lost_events = 0;
 }
 
 Recorder::Recorder(RecorderOptions options, const Clock& clock)
@@ -258,13 +267,13 @@ bool Recorder::add(const call_event& call) {
 void Recorder::add(TcpEvent event) {
   const std::lock_guard lock(mutex_);
   if (has_room()) waiting_.tcp.push_back(std::move(event));
-  else ++waiting_.lost;
+  else ++waiting_.lost_events;
 }
 
 void Recorder::add(SchedEvent event) {
   const std::lock_guard lock(mutex_);
   if (has_room()) waiting_.sched.push_back(event);
-  else ++waiting_.lost;
+  else ++waiting_.lost_events;
 }
 
 void Recorder::update(std::shared_ptr<const model::Snapshot> snapshot) {

@@ -85,7 +85,8 @@ class Recorder {
     std::vector<TcpEvent> tcp;
     std::vector<SchedEvent> sched;
     std::shared_ptr<const model::Snapshot> snapshot;
-    std::uint64_t lost = 0;  ///< found no room
+    std::uint64_t lost = 0;         ///< calls that found no room
+    std::uint64_t lost_events = 0;  ///< retransmissions and waits that found none
     std::size_t events() const { return calls.size() + tcp.size() + sched.size(); }
     void clear();
   };

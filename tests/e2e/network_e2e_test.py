@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """TCP retransmissions and waits for a processor, against what the kernel itself says of them."""
 import contextlib
+import json
 import os
 import secrets
 import subprocess
@@ -100,34 +101,63 @@ def in_namespace(namespace, *command, before=()):
         process.wait(10)
 
 
-@pytest.mark.parametrize("address, family", [("10.99.0.2", "ipv4"), ("fd99::2", "ipv6")])
-def test_retransmissions_are_those_that_the_kernel_counts_and_charged_to_the_sender(
-        host, tmp_path, address, family):
+NAME = "gpu_workload_tcp_retransmits_total"
+
+
+@contextlib.contextmanager
+def lossy_transfer(agent, folder, address):
+    """(container, by how much RetransSegs of the sender's namespace grew, before anybody counted)"""
     container = secrets.token_hex(32)
-    agent = host.agent()
     run_in_cgroup = [os.path.join(workload_dir(), "container_run"), "--cgroup",
                      f"/ingero-e2e-net/{container}", "--no-root", "--"]
-    name = "gpu_workload_tcp_retransmits_total"
     with two_namespaces() as (a, b), in_namespace(b, sys.executable, "-c", RECEIVER) as receiver:
         receiver.stdout.readline()
         with in_namespace(a, sys.executable, "-c", SENDER, stub("libcudart.so.13"), address,
-                          str(tmp_path), before=run_in_cgroup):
-            wait_until((tmp_path / "connected").exists, "the connection")
+                          str(folder), before=run_in_cgroup):
+            wait_until((folder / "connected").exists, "the connection")
             wait_until(lambda: any(container in row["container"]
                                    for row in agent.state()["processes"]), "the sender known")
-            # Of the connection's beginning, before anybody counted.
-            before, counted = retransmitted(a), agent.metrics().value(name)
-            (tmp_path / "go").touch()
-            wait_until((tmp_path / "sent").exists, "all sent", 60)
+            before, counted = retransmitted(a), agent.metrics().value(NAME)
+            (folder / "go").touch()
+            wait_until((folder / "sent").exists, "all sent", 60)
             grown = retransmitted(a) - before
             assert grown > 20, "the wire lost too little to prove anything"
-            wait_until(lambda: agent.metrics().value(name, container=container, family=family)
-                       == counted + grown,
-                       lambda: f"{counted} + {grown} of {container}: "
-                               f"{agent.metrics().series(name)}")
-            print(f"{grown} segments sent again over {family}")
-            assert agent.metrics().value(name) == counted + grown, "somebody else was charged"
-            (tmp_path / "end").touch()
+            yield container, grown, counted
+            (folder / "end").touch()
+
+
+@pytest.mark.parametrize("address, family", [("10.99.0.2", "ipv4"), ("fd99::2", "ipv6")])
+def test_retransmissions_are_those_that_the_kernel_counts_and_charged_to_the_sender(
+        host, tmp_path, address, family):
+    agent = host.agent()
+    with lossy_transfer(agent, tmp_path, address) as (container, grown, counted):
+        wait_until(lambda: agent.metrics().value(NAME, container=container, family=family)
+                   == counted + grown,
+                   lambda: f"{counted} + {grown} of {container}: {agent.metrics().series(NAME)}")
+        print(f"{grown} segments sent again over {family}")
+        assert agent.metrics().value(NAME) == counted + grown, "somebody else was charged"
+
+
+@pytest.mark.parametrize("address, sender", [("10.99.0.2", "10.99.0.1"), ("fd99::2", "fd99::1")])
+def test_a_recording_has_each_segment_with_its_addresses_and_its_container(
+        host, tmp_path, address, sender):
+    file = str(tmp_path / "x.db")
+    agent = host.agent("--out", file)
+    with lossy_transfer(agent, tmp_path, address) as (container, grown, counted):
+        time.sleep(0.5)
+    agent.stop()
+    rows = json.loads(run(agent.arguments[0], "query", file, "--format", "json", f"""
+        SELECT COUNT(*) AS segments, COUNT(DISTINCT t.seq) AS places, MIN(t.saddr) AS saddr,
+               MAX(t.saddr) AS last_saddr, MIN(t.daddr) AS daddr, MIN(t.dport) AS dport,
+               MIN(t.state) AS state, COUNT(t.pid) AS pids
+        FROM tcp_events t JOIN containers c USING (cgroup_id)
+        WHERE t.event = 'tcp_retransmit_skb' AND c.container = '{container}'"""))
+    print(rows)
+    assert rows[0]["segments"] == counted + grown
+    assert rows[0]["saddr"] == rows[0]["last_saddr"] == sender
+    assert (rows[0]["daddr"], rows[0]["dport"]) == (address, 5001)
+    assert rows[0]["pids"] == 0, "nobody knows which thread it was"
+    assert rows[0]["places"] > grown / 4
 
 
 def schedstat(pid):
