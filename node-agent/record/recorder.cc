@@ -39,6 +39,7 @@ class Recorder::Writer {
 
   /// Commits the batch, or counts it.
   void write(const Batch& batch, RecorderStatus& status);
+  static void lose(const Batch& batch, RecorderStatus& status);
   void end(const std::string& reason, RecorderStatus& status);
 
  private:

@@ -37,6 +37,7 @@ constexpr std::pair<std::string_view, std::string_view> kMeanings[] = {
     {kBudgetReached, "calls that came when the file had reached its size limit"},
     {kFileRemoved, "calls that came when the file was removed or replaced"},
     {kWriteError, "calls that could not be written for another reason"},
+    {kEventsLost, "rows of tcp_events and sched_events that were not written, for any reason"},
     {"call_stream_full",
      "calls that found the ring buffer between kernel and agent full, on this "
      "host"},

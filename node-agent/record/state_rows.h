@@ -23,8 +23,9 @@ constexpr std::string_view kDiskFull = "disk_full";
 constexpr std::string_view kBudgetReached = "budget_reached";
 constexpr std::string_view kFileRemoved = "file_removed";
 constexpr std::string_view kWriteError = "write_error";
-constexpr std::array kRecorderLosses = {kWriterBehind, kDiskFull, kBudgetReached, kFileRemoved,
-                                        kWriteError, kEventsLost};
+constexpr std::string_view kEventsLost = "host_events_lost";
+constexpr std::array kRecorderLosses = {kWriterBehind, kDiskFull,   kBudgetReached,
+                                        kFileRemoved,  kWriteError, kEventsLost};
 
 /// Writes what the agent knows beside the calls: processes, containers, libraries, communicators, the
 /// recording itself. Each function returns SQLITE_DONE or SQLite's error code.
