@@ -108,7 +108,7 @@ Status Agent::load() {
     workloads_->set_cluster(std::make_shared<ClusterView>(
         ClusterView{std::make_shared<const k8s::PodSnapshot>(), false, nullptr, nullptr}));
   configure_workloads();
-  sockets_ = std::make_unique<SocketOwners>(resolver_);
+  sockets_ = std::make_unique<SocketOwners>(resolver_, [this] { return registry_->processes(); });
   watch_network();
   watch_mappings();
   return open_rings();

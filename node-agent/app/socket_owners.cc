@@ -6,6 +6,8 @@
 
 #include <set>
 
+#include "base/clock.h"
+
 namespace ingero::app {
 namespace {
 
@@ -16,7 +18,8 @@ std::uint32_t namespace_inode(const std::string& path) {
 
 }  // namespace
 
-SocketOwners::SocketOwners(attribute::ContainerResolver& containers) : containers_(containers) {
+SocketOwners::SocketOwners(attribute::ContainerResolver& containers, ProcessSource traced)
+    : containers_(containers), traced_(std::move(traced)) {
   host_netns_ = namespace_inode("/proc/1/ns/net");
   if (containers.mount().hierarchy() == attribute::CgroupHierarchy::v2) return;
   auto mount = attribute::find_cgroup_hierarchy({}, attribute::CgroupHierarchy::v2);
@@ -39,9 +42,26 @@ std::optional<model::CgroupId> SocketOwners::by_cgroup(model::CgroupId socket,
   return std::nullopt;
 }
 
+void SocketOwners::learn_namespaces(const std::vector<model::Process>& processes) {
+  by_netns_.clear();
+  std::map<model::ProcessKey, std::uint32_t> still_there;
+  for (const model::Process& process : processes) {
+    const std::uint32_t netns = netns_of(process.key);
+    still_there.emplace(process.key, netns);
+    if (netns != 0 && netns != host_netns_) by_netns_.try_emplace(netns, process.cgroup);
+  }
+  netns_ = std::move(still_there);
+}
+
 std::optional<model::CgroupId> SocketOwners::owner(model::CgroupId socket, std::uint32_t netns) {
+  constexpr std::uint64_t kPatienceNs = 200'000'000;
   const std::lock_guard lock(mutex_);
   if (const auto owner = by_cgroup(socket, *containers_.snapshot())) return owner;
+  const std::uint64_t now = system_clock_source().monotonic_ns();
+  if (!by_netns_.contains(netns) && now - learnt_ns_ > kPatienceNs) {
+    learn_namespaces(traced_());
+    learnt_ns_ = now;
+  }
   const auto shared = by_netns_.find(netns);
   return shared == by_netns_.end() ? std::nullopt : std::optional(shared->second);
 }
@@ -50,15 +70,8 @@ void SocketOwners::attribute(model::Snapshot& snapshot) {
   const std::lock_guard lock(mutex_);
   const auto table = containers_.snapshot();
   std::set<model::CgroupId> traced;
-  by_netns_.clear();
-  std::map<model::ProcessKey, std::uint32_t> still_there;
-  for (const model::Process& process : snapshot.processes) {
-    traced.insert(process.cgroup);
-    const std::uint32_t netns = netns_of(process.key);
-    still_there.emplace(process.key, netns);
-    if (netns != 0 && netns != host_netns_) by_netns_.try_emplace(netns, process.cgroup);
-  }
-  netns_ = std::move(still_there);
+  for (const model::Process& process : snapshot.processes) traced.insert(process.cgroup);
+  learn_namespaces(snapshot.processes);
   for (const model::CallSeries& row : snapshot.calls) traced.insert(row.cgroup);
   std::erase_if(snapshot.retransmits, [&](model::RetransmitSeries& row) {
     const auto owner = by_cgroup(row.cgroup, *table);

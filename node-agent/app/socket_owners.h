@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <vector>
 
 #include "attribute/container_resolver.h"
 #include "model/snapshot.h"
@@ -18,7 +20,9 @@ namespace ingero::app {
 /// host's. Thread safe.
 class SocketOwners {
  public:
-  explicit SocketOwners(attribute::ContainerResolver& containers);
+  using ProcessSource = std::function<std::vector<model::Process>()>;
+
+  SocketOwners(attribute::ContainerResolver& containers, ProcessSource traced);
 
   /// Gives each row of retransmissions the cgroup that calls are counted by; drops those of sockets
   /// that belong to no traced process's container.
@@ -31,10 +35,13 @@ class SocketOwners {
   std::optional<model::CgroupId> by_cgroup(model::CgroupId socket,
                                            const attribute::ContainerTable& table);
   std::uint32_t netns_of(const model::ProcessKey& process);
+  void learn_namespaces(const std::vector<model::Process>& processes);
 
   attribute::ContainerResolver& containers_;
+  const ProcessSource traced_;
   std::unique_ptr<attribute::ContainerResolver> v2_;  ///< null: the same hierarchy, or none mounted
   std::uint32_t host_netns_ = 0;
+  std::uint64_t learnt_ns_ = 0;  ///< when owner() last looked at the processes
   std::mutex mutex_;
   std::map<model::ProcessKey, std::uint32_t> netns_;
   std::map<std::uint32_t, model::CgroupId> by_netns_;  ///< of traced processes, but the host's

@@ -204,7 +204,11 @@ void CallRows::note_process(const call_event& event) {
   if (processes_.size() >= kMaxProcesses) processes_.clear();
   const model::ProcessKey process{event.header.tgid, event.header.process_start_ns};
   if (processes_.insert(process).second) new_processes_.emplace(process, event.header.cgroup_id);
-  if (cgroups_.size() < kMaxProcesses) cgroups_.insert(event.header.cgroup_id);
+  note_cgroup(event.header.cgroup_id);
+}
+
+void CallRows::note_cgroup(std::uint64_t cgroup_id) {
+  if (cgroups_.size() < kMaxProcesses) cgroups_.insert(cgroup_id);
 }
 
 }  // namespace ingero::record

@@ -29,6 +29,8 @@ class CallRows {
   NewProcesses& new_processes() { return new_processes_; }
   /// Of all written calls.
   const std::unordered_set<std::uint64_t>& cgroups() const { return cgroups_; }
+  /// A cgroup that rows of other tables name.
+  void note_cgroup(std::uint64_t cgroup_id);
 
  private:
   /// All that tells contexts apart, as words.

@@ -164,10 +164,14 @@ int Recorder::Writer::write_rows(const Batch& batch) {
   int code = SQLITE_DONE;
   for (const RecordedCall& call : batch.calls)
     if (code = calls_.write(call); code != SQLITE_DONE) return code;
-  for (const TcpEvent& event : batch.tcp)
+  for (const TcpEvent& event : batch.tcp) {
     if (code = write_tcp(event); code != SQLITE_DONE) return code;
-  for (const SchedEvent& event : batch.sched)
+    if (event.cgroup_id) calls_.note_cgroup(*event.cgroup_id);
+  }
+  for (const SchedEvent& event : batch.sched) {
     if (code = write_sched(event); code != SQLITE_DONE) return code;
+    calls_.note_cgroup(event.cgroup_id);
+  }
   return code;
 }
 
