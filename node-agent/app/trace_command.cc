@@ -142,13 +142,14 @@ Status TraceRun::start() {
   started_ns_ = system_clock_source().monotonic_ns();
   settings_.set_applier([this](const config::Config& config) { return apply(config); });
   if (auto status = join_cluster(); !status) return status;
-  if (options_.serve) {
-    if (auto status = serve(); !status) return status;
-  }
+  // Before /readyz answers: who waits for it may query the file.
   if (!options_.recording.path.empty()) {
     auto recording = RecordingSession::start(io_, *agent_, options_.recording);
     if (!recording) return fail(recording.error());
     recording_ = std::move(*recording);
+  }
+  if (options_.serve) {
+    if (auto status = serve(); !status) return status;
   }
   stop_on_signals();
   stop_after_duration();

@@ -103,6 +103,7 @@ class TableSink final : public BufferedSink {
   bool write_waiting() {
     measured_ = true;
     std::vector<Field> titles;
+    titles.reserve(titles_.size());
     for (std::size_t i = 0; i < titles_.size(); ++i)
       titles.push_back({titles_[i], !waiting_.empty() && waiting_.front()[i].right, false});
     bool open = write(titles, Style::kBold);

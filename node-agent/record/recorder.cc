@@ -239,15 +239,16 @@ void Recorder::Batch::clear() {
   lost_events = 0;
 }
 
-Recorder::Recorder(RecorderOptions options, const Clock& clock)
+Recorder::Recorder(const RecorderOptions& options, const Clock& clock)
     : clock_(clock), max_waiting_(options.max_waiting) {
   for (const std::string_view reason : kRecorderLosses) status_.losses[std::string(reason)] = 0;
 }
 
-Result<std::unique_ptr<Recorder>> Recorder::create(RecorderOptions options, const Clock& clock) {
+Result<std::unique_ptr<Recorder>> Recorder::create(const RecorderOptions& options,
+                                                   const Clock& clock) {
   auto writer = Writer::create(options, clock);
   if (!writer) return fail(writer.error());
-  std::unique_ptr<Recorder> recorder(new Recorder(std::move(options), clock));
+  std::unique_ptr<Recorder> recorder(new Recorder(options, clock));
   recorder->writer_ = std::move(*writer);
   recorder->thread_ = std::thread([raw = recorder.get()] { raw->run(); });
   return recorder;

@@ -57,7 +57,8 @@ struct RecorderStatus {
 class Recorder {
  public:
   /// Makes the file. `clock` must outlive the recorder.
-  static Result<std::unique_ptr<Recorder>> create(RecorderOptions options, const Clock& clock);
+  static Result<std::unique_ptr<Recorder>> create(const RecorderOptions& options,
+                                                  const Clock& clock);
   ~Recorder();
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
@@ -91,7 +92,7 @@ class Recorder {
     void clear();
   };
 
-  Recorder(RecorderOptions options, const Clock& clock);
+  Recorder(const RecorderOptions& options, const Clock& clock);
   bool has_room() const { return waiting_.events() < max_waiting_; }
   void run();
 
