@@ -59,11 +59,20 @@ const ClockSource& system_clock_source() {
 
 Clock::Clock(const ClockSource& source) : source_(source) { resample(); }
 
+/// What is measured differs by microseconds each time, although nothing has changed: slewing moves all
+/// clocks alike. One moment is to have one unix time, however often it is asked for.
+void Clock::settle(std::atomic<std::int64_t>& held_ns, std::int64_t measured_ns) {
+  constexpr std::int64_t kNoiseNs = 100'000;
+  const std::int64_t difference = measured_ns - held_ns.load(std::memory_order_relaxed);
+  if (difference > kNoiseNs || difference < -kNoiseNs)
+    held_ns.store(measured_ns, std::memory_order_relaxed);
+}
+
 void Clock::resample() {
   const Sample monotonic = sample_offset(source_, &ClockSource::monotonic_ns);
   const Sample boottime = sample_offset(source_, &ClockSource::boottime_ns);
-  monotonic_offset_ns_.store(monotonic.offset_ns, std::memory_order_relaxed);
-  boottime_offset_ns_.store(boottime.offset_ns, std::memory_order_relaxed);
+  settle(monotonic_offset_ns_, monotonic.offset_ns);
+  settle(boottime_offset_ns_, boottime.offset_ns);
   uncertainty_ns_.store((std::max(monotonic.window_ns, boottime.window_ns) + 1) / 2,
                         std::memory_order_relaxed);
 }

@@ -21,13 +21,13 @@ const ClockSource& system_clock_source();
 /// The one conversion from kernel time to unix time (pitfall "two clocks": comparing them directly
 /// puts events into 1970). Holds the two offsets to CLOCK_REALTIME, measured at construction.
 ///
-/// Call resample() now and then (every minute is plenty): a step of the wall clock moves the
+/// Call resample() now and then: a step of the wall clock moves the
 /// monotonic offset, a suspend moves both apart. Reads are lock-free and safe from any thread.
 class Clock {
  public:
   explicit Clock(const ClockSource& source = system_clock_source());
 
-  /// Measures the offsets again.
+  /// Measures the offsets again; they change by more than 0.1 ms or not at all.
   void resample();
 
   /// Unix nanoseconds of a CLOCK_MONOTONIC time; 0 when the result would lie before 1970.
@@ -39,6 +39,8 @@ class Clock {
   std::uint64_t uncertainty_ns() const { return uncertainty_ns_.load(std::memory_order_relaxed); }
 
  private:
+  static void settle(std::atomic<std::int64_t>& held_ns, std::int64_t measured_ns);
+
   const ClockSource& source_;
   std::atomic<std::int64_t> monotonic_offset_ns_{0};
   std::atomic<std::int64_t> boottime_offset_ns_{0};

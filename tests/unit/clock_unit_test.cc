@@ -80,6 +80,18 @@ TEST(Clock, FollowsAStepOfTheWallClockAfterResample) {
   EXPECT_LT(distance(clock.unix_from_monotonic(0), kNow + 7 * kSecond), 1000U);
 }
 
+TEST(Clock, GivesOneMomentOneUnixTimeHoweverOftenItIsMeasured) {
+  ScriptedClock source;
+  Clock clock(source);
+  const auto before = clock.unix_from_monotonic(kSecond);
+  source.offset += 60'000;
+  clock.resample();
+  EXPECT_EQ(clock.unix_from_monotonic(kSecond), before) << "the noise of a measurement";
+  source.offset += 60'000;
+  clock.resample();
+  EXPECT_NE(clock.unix_from_monotonic(kSecond), before) << "more than that";
+}
+
 TEST(Clock, GivesZeroForATimeBefore1970) {
   ScriptedClock source;
   source.offset = 0;
