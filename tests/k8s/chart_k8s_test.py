@@ -63,7 +63,8 @@ def test_without_values_it_is_what_the_agent_expects():
     assert pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
         "nodeSelectorTerms"] == GPU
     assert pod["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists"}]
-    assert container["args"] == ["agent", "--config-map=ingero-config", "--lease=ingero-leader"]
+    assert container["args"] == ["agent", "--config-map=ingero-config", "--lease=ingero-leader",
+                                 "--owner-cluster-role=ingero"]
     fields = {e["name"]: e["valueFrom"]["fieldRef"]["fieldPath"] for e in container["env"]}
     assert fields == {"NODE_NAME": "spec.nodeName", "POD_NAME": "metadata.name",
                       "POD_NAMESPACE": "metadata.namespace"}
@@ -81,7 +82,9 @@ def test_no_permission_is_wider_than_needed():
     objects = rendered(*KNOWN)
     rules = one(objects, "ClusterRole")["rules"] + one(objects, "Role")["rules"]
     text = json.dumps(rules)
-    assert '"*"' not in text and "secrets" not in text and "delete" not in text
+    assert '"*"' not in text and "secrets" not in text
+    # Reports of nodes that are gone, and nothing else.
+    assert [rule["resources"] for rule in rules if "delete" in rule["verbs"]] == [["gputracenodes"]]
     for rule in one(objects, "Role")["rules"]:
         assert rule["verbs"] == ["create"] or rule["resourceNames"]
 
@@ -186,9 +189,9 @@ MATRIX = [
                          "annotations": {"a": "b"}, "disabled": ["NcclErrors"]}},
      lambda o: "NcclErrors" not in json.dumps(one(o, "PrometheusRule"))
      and "IngeroAgentDown" in json.dumps(one(o, "PrometheusRule"))),
-    ({"dashboards": {"enabled": True, "namespace": "grafana", "labels": {"x": "y"},
+    ({"dashboards": {"enabled": True, "namespace": "grafana", "labels": {"x": "why"},
                      "annotations": {"folder": "GPU"}}},
-     lambda o: all(x["metadata"]["labels"].items() >= {"x": "y", "grafana_dashboard": "1"}.items()
+     lambda o: all(x["metadata"]["labels"].items() >= {"x": "why", "grafana_dashboard": "1"}.items()
                    for x in o if "-dashboard-" in x["metadata"]["name"])),
 ]
 

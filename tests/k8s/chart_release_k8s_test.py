@@ -5,10 +5,12 @@ import json
 import os
 import re
 import shutil
+import time
 
 import pytest
 import yaml
-from harness.kubectl import REPOSITORY, get, helm, kubectl, run
+from e2e.harness.waiting import wait_until
+from harness.kubectl import REPOSITORY, get, get_all, helm, kubectl, run
 from harness.kubernetes_agent import CHART, NAMESPACE, uninstall
 from harness.pod_comparison import check_exact_pods
 
@@ -204,6 +206,11 @@ def test_helm_test_fails_where_no_agent_answers(cluster):
     kubectl("patch", "service", "ingero", "-n", NAMESPACE, "-p",
             '{"spec": {"selector": {"app.kubernetes.io/instance": "nobody"}}}')
     try:
+        wait_until(lambda: not any(
+            piece.get("endpoints") for piece in
+            get_all("endpointslices", NAMESPACE, "kubernetes.io/service-name=ingero")),
+                   "a Service without endpoints")
+        time.sleep(3)  # kube-proxy writes its rules once a second
         done = run("helm", "test", "ingero", "-n", NAMESPACE, "--timeout", "10s", seconds=60, check=False)
         assert done.returncode != 0, done.stdout
         assert agent.restarts() == 0

@@ -21,11 +21,12 @@ def install(*values, seconds=120):
     kubectl("delete", "pods", "-n", NAMESPACE, "-l", SELECTOR, "--grace-period=5",
             "--ignore-not-found")
     repository, _, tag = IMAGE.rpartition(":")
+    # --take-ownership: CRDs may be there that an earlier test has applied without Helm.
     settings = [f"image.repository={repository}", f"image.tag={tag}", "image.pullPolicy=Never",
                 *values]
     options = [text for setting in settings for text in ("--set", setting)]
     done = run("helm", "upgrade", "--install", "ingero", CHART, "-n", NAMESPACE,
-               "--create-namespace", *options, "--wait", "--timeout", f"{seconds}s",
+               "--create-namespace", "--take-ownership", *options, "--wait", "--timeout", f"{seconds}s",
                seconds=seconds + 30, check=False)
     assert done.returncode == 0, f"helm: {done.stderr}\n{_what_pods_say()}"
     # A tenth of the agents may be unavailable, which rounded up is our only one: helm waits for none.
