@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import secrets
+import signal
 import subprocess
 import sys
 import time
@@ -198,11 +199,14 @@ def test_waits_for_a_processor_are_those_that_the_kernel_counts(host):
         process.stdout.readline()
         wait_until(lambda: any(row["pid"] == process.pid for row in agent.state()["processes"]),
                    "the process known")
+        before, counted_before = schedstat(process.pid), agent.metrics().value(name)
         process.stdin.write("go\n")
         process.stdin.flush()
         process.stdout.readline()
-        before, counted_before = schedstat(process.pid), agent.metrics().value(name)
         time.sleep(4)
+        # Nobody waits any more, so that both are read of one moment.
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(0.2)
         after, counted = schedstat(process.pid), agent.metrics().value(name)
         waited, seen = (after - before) / 1e9, counted - counted_before
         print(f"8 threads waited {waited:.3f} s for a processor, the agent saw {seen:.3f} s")
