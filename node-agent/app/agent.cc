@@ -403,7 +403,10 @@ void Agent::attribute(model::Snapshot& snapshot) {
   for (const model::CallSeries& series : snapshot.calls) {
     if (table->find(series.cgroup) == nullptr) missing.push_back(series.cgroup);
   }
-  sockets_->attribute(snapshot);
+  if (const auto strangers = sockets_->attribute(snapshot); !strangers.empty()) {
+    const std::lock_guard lock(collector_mutex_);
+    collector_->drop_retransmits(strangers);
+  }
   if (!missing.empty()) {
     resolver_.resolve_missing(missing);
     refresh_workloads();

@@ -11,6 +11,9 @@
 namespace ingero::app {
 namespace {
 
+constexpr std::size_t kManyRows = 2048;  // half of the kernel's map
+constexpr std::uint64_t kForgetEvery = 64;
+
 std::uint32_t namespace_inode(const std::string& path) {
   struct stat status {};
   return ::stat(path.c_str(), &status) == 0 ? static_cast<std::uint32_t>(status.st_ino) : 0;
@@ -66,13 +69,16 @@ std::optional<model::CgroupId> SocketOwners::owner(model::CgroupId socket, std::
   return shared == by_netns_.end() ? std::nullopt : std::optional(shared->second);
 }
 
-void SocketOwners::attribute(model::Snapshot& snapshot) {
+std::vector<model::RetransmitSeries> SocketOwners::attribute(model::Snapshot& snapshot) {
   const std::lock_guard lock(mutex_);
+  forget_sockets(snapshot);
   const auto table = containers_.snapshot();
   std::set<model::CgroupId> traced;
   for (const model::Process& process : snapshot.processes) traced.insert(process.cgroup);
-  learn_namespaces(snapshot.processes);
   for (const model::CallSeries& row : snapshot.calls) traced.insert(row.cgroup);
+  learn_namespaces(snapshot.processes);
+  const bool crowded = snapshot.retransmits.size() > kManyRows;
+  std::vector<model::RetransmitSeries> strangers;
   std::erase_if(snapshot.retransmits, [&](model::RetransmitSeries& row) {
     const auto owner = by_cgroup(row.cgroup, *table);
     if (owner && traced.contains(*owner)) {
@@ -80,11 +86,23 @@ void SocketOwners::attribute(model::Snapshot& snapshot) {
       return false;
     }
     const auto shared = by_netns_.find(row.netns);
-    if (shared == by_netns_.end()) return true;
+    if (shared == by_netns_.end()) {
+      if (crowded) strangers.push_back(row);
+      return true;
+    }
     row.cgroup = shared->second;
     row.whole_pod = true;
     return false;
   });
+  return strangers;
+}
+
+/// Cgroups of the v2 hierarchy that are gone, and that no row names.
+void SocketOwners::forget_sockets(const model::Snapshot& snapshot) {
+  if (!v2_ || ++rounds_ % kForgetEvery != 0) return;
+  std::vector<model::CgroupId> named;
+  for (const model::RetransmitSeries& row : snapshot.retransmits) named.push_back(row.cgroup);
+  v2_->retain(named);
 }
 
 }  // namespace ingero::app

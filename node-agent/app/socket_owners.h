@@ -25,8 +25,9 @@ class SocketOwners {
   SocketOwners(attribute::ContainerResolver& containers, ProcessSource traced);
 
   /// Gives each row of retransmissions the cgroup that calls are counted by; drops those of sockets
-  /// that belong to no traced process's container.
-  void attribute(model::Snapshot& snapshot);
+  /// that belong to no traced process's container. Returns those, as they were read, when there are so
+  /// many that the kernel's map would fill up: nobody asks for them any more.
+  std::vector<model::RetransmitSeries> attribute(model::Snapshot& snapshot);
 
   /// The same for one socket, by what the last snapshot showed.
   std::optional<model::CgroupId> owner(model::CgroupId socket, std::uint32_t netns);
@@ -36,6 +37,7 @@ class SocketOwners {
                                            const attribute::ContainerTable& table);
   std::uint32_t netns_of(const model::ProcessKey& process);
   void learn_namespaces(const std::vector<model::Process>& processes);
+  void forget_sockets(const model::Snapshot& snapshot);
 
   attribute::ContainerResolver& containers_;
   const ProcessSource traced_;
@@ -43,6 +45,7 @@ class SocketOwners {
   std::uint32_t host_netns_ = 0;
   std::uint64_t learnt_ns_ = 0;  ///< when owner() last looked at the processes
   std::mutex mutex_;
+  std::uint64_t rounds_ = 0;
   std::map<model::ProcessKey, std::uint32_t> netns_;
   std::map<std::uint32_t, model::CgroupId> by_netns_;  ///< of traced processes, but the host's
 };

@@ -11,7 +11,8 @@
 namespace ingero::collect {
 namespace {
 
-constexpr std::size_t kMaxRetired = 8192;  // cgroup x function x direction; about 10 MB
+constexpr std::uint32_t kIpv4 = 2, kIpv6 = 10;  // AF_INET, AF_INET6
+constexpr std::size_t kMaxRetired = 8192;       // cgroup x function x direction; about 10 MB
 
 model::CallTotals to_totals(const call_stats& stats) {
   model::CallTotals totals;
@@ -268,8 +269,14 @@ void CallCollector::read_errors(model::Snapshot& snapshot) {
   }
 }
 
+void CallCollector::drop_retransmits(const std::vector<model::RetransmitSeries>& rows) const {
+  for (const model::RetransmitSeries& row : rows) {
+    const retransmit_key key{model::to_number(row.cgroup), row.netns, row.ipv6 ? kIpv6 : kIpv4};
+    bpf_map_delete_elem(handles_.retransmits, &key);
+  }
+}
+
 void CallCollector::read_retransmits(model::Snapshot& snapshot) const {
-  constexpr std::uint32_t kIpv6 = 10;
   for_each_entry<retransmit_key, std::uint64_t>(
       handles_.retransmits, [&](const retransmit_key& key, std::uint64_t segments) {
         snapshot.retransmits.push_back({static_cast<model::CgroupId>(key.cgroup_id), key.netns,

@@ -42,6 +42,9 @@ class CallCollector {
   /// The losses alone, which costs little.
   void read_losses(model::Snapshot& snapshot) const;
 
+  /// Frees the entries of retransmissions that belong to nobody who is traced; `rows` as they were read.
+  void drop_retransmits(const std::vector<model::RetransmitSeries>& rows) const;
+
   /// Rank and size of a communicator that the BPF side does not know, read from the process's memory.
   void set_resolver(const CommLayouts* layouts) { layouts_ = layouts; }
 

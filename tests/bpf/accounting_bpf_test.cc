@@ -266,6 +266,21 @@ TEST_P(Counters, EndedProcessesLeaveTheirTotalsAndNoMapEntries) {
       << "the map is not empty";
 }
 
+TEST_P(Counters, RetransmissionsOfNobodyLeaveTheMap) {
+  const std::uint64_t segments = 5;
+  const retransmit_key mine{7, 1, 2}, strangers{8, 1, 10};
+  for (const retransmit_key& key : {mine, strangers})
+    ASSERT_EQ(bpf_map_update_elem(bpf_->handles().retransmits, &key, &segments, BPF_ANY), 0);
+  auto rows = read().retransmits;
+  ASSERT_EQ(rows.size(), 2u);
+  std::erase_if(rows, [](const auto& row) { return row.cgroup == model::CgroupId{7}; });
+  collector_->drop_retransmits(rows);
+  rows = read().retransmits;
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].cgroup, model::CgroupId{7});
+  EXPECT_EQ(rows[0].segments, segments);
+}
+
 // ---- policies ------------------------------------------------------------------------------------
 
 /// What this process's cgroup may count from now on.
