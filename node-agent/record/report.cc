@@ -310,17 +310,28 @@ PageSection Report::losses() const {
   return section;
 }
 
-PageSection Report::operations() const {
-  PageSection section{"NCCL calls by operation", {}, {}, {}};
-  section.table.columns = {{"operation"},   {"calls", true}, {"errors", true},
+namespace {
+
+/// A row for each name with its calls; `nothing` says that there are none.
+template <typename SumsByName>
+PageSection sums_section(const char* title, const char* name_column, const SumsByName& sums_by_name,
+                         const char* nothing) {
+  PageSection section{title, {}, {}, {}};
+  section.table.columns = {{name_column},   {"calls", true}, {"errors", true},
                            {"bytes", true}, {"mean", true},  {"longest", true}};
-  for (const auto& [op, sums] : ops_) {
-    std::vector<std::string> row{op};
+  for (const auto& [name, sums] : sums_by_name) {
+    std::vector<std::string> row{name};
     for (std::string& cell : sums.cells()) row.push_back(std::move(cell));
     if (section.table.rows.size() < kMaxRows) section.table.rows.push_back(std::move(row));
   }
-  if (ops_.empty()) section.lines.emplace_back("No NCCL call was recorded.");
+  if (sums_by_name.empty()) section.lines.emplace_back(nothing);
   return section;
+}
+
+}  // namespace
+
+PageSection Report::operations() const {
+  return sums_section("NCCL calls by operation", "operation", ops_, "No NCCL call was recorded.");
 }
 
 PageSection Report::slowest() {
@@ -404,16 +415,8 @@ PageSection Report::kernel_side() const {
 }
 
 PageSection Report::copies() const {
-  PageSection section{"CUDA copies by direction", {}, {}, {}};
-  section.table.columns = {{"direction"},   {"calls", true}, {"errors", true},
-                           {"bytes", true}, {"mean", true},  {"longest", true}};
-  for (const auto& [direction, sums] : directions_) {
-    std::vector<std::string> row{direction};
-    for (std::string& cell : sums.cells()) row.push_back(std::move(cell));
-    if (section.table.rows.size() < kMaxRows) section.table.rows.push_back(std::move(row));
-  }
-  if (directions_.empty()) section.lines.emplace_back("No CUDA copy was recorded.");
-  return section;
+  return sums_section("CUDA copies by direction", "direction", directions_,
+                      "No CUDA copy was recorded.");
 }
 
 PageSection Report::errors() const {
