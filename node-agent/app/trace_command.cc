@@ -15,10 +15,8 @@
 
 #include "app/agent.h"
 #include "app/choices.h"
-#include "app/cluster.h"
-#include "app/cluster_state.h"
+#include "app/cluster_session.h"
 #include "app/live_config.h"
-#include "app/reporter.h"
 #include "app/settings_source.h"
 #include "app/trace_options.h"
 #include "app/version.h"
@@ -39,9 +37,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kFrameInterval = 1s;
 constexpr auto kWindowInterval = 10s;
-constexpr auto kReportInterval = 2s;
 constexpr auto kRecordedWait = 1ms;  // shorter waits for a processor are in the metric only
-constexpr std::uint64_t kRoundsWithCalls = 30;
 constexpr std::size_t kFlushBytes = 64 << 10;
 constexpr std::size_t kMaxLabels = 8192;
 
@@ -67,9 +63,6 @@ class TraceRun {
   Status serve();
   Result<std::unique_ptr<exporting::HttpServer>> listen(const ListenAddress& address);
   Status join_cluster();
-  void cluster_changed();
-  void report_node();
-  void take_config_map(ConfigMapState state);
   Status apply(const config::Config& config);
   exporting::Readiness readiness() const;
   exporting::AgentStatus agent_status() const;
@@ -95,16 +88,12 @@ class TraceRun {
   TraceOptions options_;
   boost::asio::io_context io_;
   boost::asio::signal_set signals_{io_};
-  boost::asio::steady_timer duration_timer_{io_}, frame_timer_{io_}, window_timer_{io_},
-      cluster_timer_{io_}, patience_timer_{io_}, report_timer_{io_};
+  boost::asio::steady_timer duration_timer_{io_}, frame_timer_{io_}, window_timer_{io_};
   LiveConfig settings_;
   std::unique_ptr<Agent> agent_;
   std::unique_ptr<RecordingSession> recording_;
   std::string end_reason_ = "ended";
-  std::atomic<bool> cluster_change_pending_ = false;
-  std::unique_ptr<Cluster> cluster_;
-  std::unique_ptr<Reporter> reporter_;
-  std::uint64_t reports_ = 0;
+  std::unique_ptr<ClusterSession> cluster_;  ///< null outside of a cluster
   std::optional<ConfigFileSource> config_file_;
   std::unique_ptr<exporting::PrometheusCollectable> collectable_;
   std::unique_ptr<exporting::HttpServer> server_;
@@ -169,86 +158,11 @@ Status TraceRun::start() {
 // ---- cluster and settings ------------------------------------------------------------------------
 
 Status TraceRun::join_cluster() {
-  const KubernetesOptions& wanted = options_.kubernetes;
-  if (!wanted.enabled) return {};
-  auto credentials = wanted.kubeconfig.empty()
-                         ? k8s::Credentials::in_cluster()
-                         : k8s::Credentials::from_kubeconfig(wanted.kubeconfig, wanted.context);
-  if (!credentials) return fail(credentials.error());
-  ClusterOptions options;
-  options.node = wanted.node;
-  const auto slash = wanted.config_map.find('/');
-  options.config_map = wanted.config_map.substr(slash == std::string::npos ? 0 : slash + 1);
-  options.config_namespace = slash != std::string::npos      ? wanted.config_map.substr(0, slash)
-                             : !wanted.k8s_namespace.empty() ? wanted.k8s_namespace
-                                                             : credentials->default_namespace();
-  Cluster::Handlers handlers;
-  handlers.on_change = [this] {
-    if (!cluster_change_pending_.exchange(true))
-      boost::asio::post(io_, [this] { cluster_changed(); });
-  };
-  handlers.on_config = [this](ConfigMapState state) {
-    boost::asio::post(io_, [this, state = std::move(state)] { take_config_map(std::move(state)); });
-  };
-  spdlog::info("Kubernetes: node {}, API server {}", options.node,
-               to_string(credentials->endpoint()));
-  auto cluster = Cluster::start(std::move(*credentials), std::move(options),
-                                policy_defaults(settings_.config()), std::move(handlers));
-  if (!cluster) return fail(cluster.error());
-  cluster_ = std::move(*cluster);
-  agent_->set_cluster(cluster_->view());
-  // What is not known by then is decided without it.
-  patience_timer_.expires_after(cluster_->options().patience + 100ms);
-  patience_timer_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) agent_->set_cluster(cluster_->view());
-  });
-  auto reporter = Reporter::start(
-      cluster_->client(),
-      {wanted.node, wanted.pod, wanted.k8s_namespace, wanted.lease, wanted.owner_cluster_role});
-  if (!reporter) return fail(reporter.error());
-  reporter_ = std::move(*reporter);
-  report_node();
+  if (!options_.kubernetes.enabled) return {};
+  auto session = ClusterSession::start(io_, *agent_, settings_, options_.kubernetes);
+  if (!session) return fail(session.error());
+  cluster_ = std::move(*session);
   return {};
-}
-
-void TraceRun::report_node() {
-  // To read all counters costs too much to be done every time.
-  const bool with_calls = reports_++ % kRoundsWithCalls == 0;
-  const auto snapshot = with_calls ? agent_->snapshot() : agent_->overview();
-  reporter_->report({snapshot, with_calls, agent_->containers(), cluster_->view(),
-                     cluster_->policy_errors(), settings_.status(), cluster_->not_ready(),
-                     options_.kubernetes.pod,
-                     std::string(to_string(agent_->cgroup_mount().hierarchy()))});
-  report_timer_.expires_after(kReportInterval);
-  report_timer_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) report_node();
-  });
-}
-
-/// A thousand pods that come at once are looked at a few times, not a thousand times.
-void TraceRun::cluster_changed() {
-  cluster_timer_.expires_after(20ms);
-  cluster_timer_.async_wait([this](const boost::system::error_code& error) {
-    if (error) return;
-    cluster_change_pending_ = false;
-    agent_->set_cluster(cluster_->view());
-  });
-}
-
-void TraceRun::take_config_map(ConfigMapState state) {
-  const std::string source =
-      cluster_->options().config_namespace + "/" + cluster_->options().config_map;
-  if (!state.exists) {
-    settings_.refuse(source, "ConfigMap " + source + " does not exist");
-  } else if (!state.has_key) {
-    settings_.refuse(source, "ConfigMap " + source + " has no key config.yaml");
-  } else {
-    static_cast<void>(settings_.take(state.yaml, source, state.resource_version));
-  }
-  const ConfigStatus status = settings_.status();
-  if (!status.accepted && reporter_)
-    reporter_->config_refused(cluster_->options().config_namespace, cluster_->options().config_map,
-                              state.uid, status.error);
 }
 
 exporting::DurationEnds duration_ends(const config::Config& config) {
@@ -274,20 +188,19 @@ Status TraceRun::apply(const config::Config& config) {
   }
   setup_log(config.log_level, config.log_format);
   if (collectable_) collectable_->set_limits(config.max_series, duration_ends(config));
-  if (cluster_) cluster_->set_defaults(policy_defaults(config));
   agent_->apply_config(config);
-  if (cluster_) agent_->set_cluster(cluster_->view());
+  if (cluster_) cluster_->apply(config);
   return {};
 }
 
 exporting::Readiness TraceRun::readiness() const {
   std::string text;
   const auto add = [&](const std::string& reason) { text += (text.empty() ? "" : "; ") + reason; };
-  const auto missing = cluster_ ? cluster_->not_ready() : std::vector<std::string>{};
+  const auto missing = cluster_ ? cluster_->cluster().not_ready() : std::vector<std::string>{};
   for (const std::string& reason : missing) add(reason);
   if (!missing.empty()) return {false, "not ready: " + text};
   if (cluster_)
-    for (const std::string& trouble : cluster_->troubles()) add(trouble);
+    for (const std::string& trouble : cluster_->cluster().troubles()) add(trouble);
   const ConfigStatus config = settings_.status();
   if (!config.accepted) add("settings refused: " + config.error);
   const auto waiting = exporting::waiting_for(*agent_->snapshot());
@@ -299,12 +212,12 @@ exporting::AgentStatus TraceRun::agent_status() const {
   exporting::AgentStatus status;
   status.config_accepted = settings_.status().accepted;
   if (!cluster_) return status;
-  status.ready = cluster_->not_ready().empty();
-  if (const auto policies = cluster_->view()->policies) {
+  status.ready = cluster_->cluster().not_ready().empty();
+  if (const auto policies = cluster_->cluster().view()->policies) {
     for (const auto& entry : policies->entries())
       if (entry.selects_node) status.policies.emplace_back(entry.policy.name, true);
   }
-  for (const PolicyError& error : cluster_->policy_errors())
+  for (const PolicyError& error : cluster_->cluster().policy_errors())
     status.policies.emplace_back(error.name, false);
   return status;
 }
@@ -313,7 +226,7 @@ Status TraceRun::serve() {
   const auto lookup = [this](model::CgroupId cgroup) { return workload_of(cgroup); };
   exporting::CollectableOptions collectable_options;
   collectable_options.node = options_.config.node_name.empty() && cluster_
-                                 ? cluster_->options().node
+                                 ? cluster_->cluster().options().node
                                  : options_.config.node_name;
   collectable_options.max_series = options_.config.max_series;
   collectable_options.duration_ends = duration_ends(options_.config);
@@ -363,8 +276,7 @@ nlohmann::json TraceRun::extra_state() const {
                             {"source", config.source},
                             {"version", config.version},
                             {"waiting_for_restart", config.waiting_for_restart}}}};
-  if (cluster_) add_cluster_state(*cluster_, agent_->containers(), state);
-  if (reporter_) state["reports"] = reporter_->state();
+  if (cluster_) cluster_->add_state(state);
   return state;
 }
 
@@ -459,7 +371,6 @@ Result<int> TraceRun::finish() {
   call_writer_.reset();  // before the summary, if both go to one terminal
   const auto snapshot = agent_->snapshot();
   if (server_) server_->stop();
-  if (reporter_) reporter_->stop();
   if (cluster_) cluster_->stop();
   static_cast<void>(screen_.finish());
   const std::size_t width = on_terminal_ ? cli::terminal_size(STDOUT_FILENO).width : 0;
