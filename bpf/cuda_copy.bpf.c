@@ -245,7 +245,7 @@ static __always_inline int cuda_copy_enter(user_regs_t *regs, u64 cookie)
 		frame->direction = COPY_UNKNOWN;
 	if (frame->direction > COPY_UNKNOWN)
 		frame->direction = COPY_UNKNOWN;
-	if (settings.stream_calls)
+	if (frame->streamed)
 		frame->stream = call_arg(regs, API_COOKIE_STREAM(cookie));
 	return frame_start(regs, thread, frame);
 }
@@ -269,7 +269,7 @@ static __always_inline void cuda_copy_exit(user_regs_t *regs)
 	stats = account_call(thread, &key, now - frame->start_ns, frame->size, result, failed);
 	if (stats && !failed)
 		add_to(&stats->sizes[size_bucket(frame->size)], 1);
-	if (settings.stream_calls) {
+	if (frame->streamed) {
 		frame->comm = 0;
 		send_call(task, &key, thread, frame, NULL, now - frame->start_ns,
 			  failed ? 0 : frame->size, result, failed);

@@ -67,6 +67,7 @@ SHARED_FUNCTION int thread_policy_copy(struct thread_state *thread, u64 cgroup_i
 	thread->policy.nccl_functions = settings.unclassified.nccl_functions;
 	thread->policy.slow_call_ns = settings.unclassified.slow_call_ns;
 	thread->policy.cuda = settings.unclassified.cuda;
+	thread->policy.stream = settings.unclassified.stream;
 	return 0;
 }
 
@@ -112,6 +113,7 @@ static __always_inline struct call_frame *frame_open(user_regs_t *regs, struct t
 		return NULL;
 	}
 	frame->muted = !counts;
+	frame->streamed = counts && (settings.stream_calls || thread->policy.stream);
 	frame->sp = sp;
 	frame->cookie = cookie;
 	frame->direction = 0;
@@ -183,15 +185,10 @@ static __always_inline void send_call(struct task_struct *task, struct call_key 
 				      int failed)
 {
 	struct call_event *event;
-	u64 flags;
 
-	if (frame->muted)
+	event = stream_reserve(sizeof(*event));
+	if (!event)
 		return;
-	event = bpf_ringbuf_reserve(&call_events, sizeof(*event), 0);
-	if (!event) {
-		count_loss(LOSS_CALL_RING_FULL);
-		return;
-	}
 	event->header.kind = EVENT_CALL;
 	event->header.tid = task->pid;
 	event->header.time_ns = frame->start_ns;
@@ -216,11 +213,7 @@ static __always_inline void send_call(struct task_struct *task, struct call_key 
 	event->datatype = frame->datatype;
 	event->group_depth = thread->group_depth;
 	event->failed = failed;
-	/* One wake-up per 64 KiB; the reader looks by itself every few milliseconds. */
-	flags = bpf_ringbuf_query(&call_events, BPF_RB_AVAIL_DATA) >= (64 << 10)
-			? BPF_RB_FORCE_WAKEUP
-			: BPF_RB_NO_WAKEUP;
-	bpf_ringbuf_submit(event, flags);
+	bpf_ringbuf_submit(event, stream_wakeup());
 }
 
 #endif

@@ -21,7 +21,7 @@ struct losses_map losses SEC(".maps");
 struct threads_map threads SEC(".maps");
 struct spare_threads_map spare_threads SEC(".maps");
 struct lifecycle_ring lifecycle_events SEC(".maps");
-struct call_ring call_events SEC(".maps");
+struct call_rings_map call_rings SEC(".maps");
 
 volatile struct agent_settings settings SEC(".bss");
 

@@ -29,7 +29,8 @@ struct call_frame {
 	u16 direction;
 	u8 datatype;
 	u8 muted; /* the policy leaves this call out: only its effects on others are followed */
-	u8 pad[4];
+	u8 streamed; /* the call is sent to the ring */
+	u8 pad[3];
 	char name[COMM_NAME_SIZE];
 };
 
@@ -244,11 +245,18 @@ struct lifecycle_ring {
 };
 extern struct lifecycle_ring lifecycle_events SEC(".maps");
 
+/* The ring of streamed calls takes much memory, so it is there only while somebody reads it. */
 struct call_ring {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 12);
 };
-extern struct call_ring call_events SEC(".maps");
+struct call_rings_map {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__array(values, struct call_ring);
+};
+extern struct call_rings_map call_rings SEC(".maps");
 
 extern volatile struct agent_settings settings SEC(".bss");
 
@@ -267,6 +275,29 @@ static __always_inline void count_loss_n(u32 reason, u64 n)
 static __always_inline void count_loss(u32 reason)
 {
 	count_loss_n(reason, 1);
+}
+
+/* A record in the ring of streamed calls; NULL: nobody reads, or no room, which is counted. */
+static __always_inline void *stream_reserve(u64 size)
+{
+	u32 zero = 0;
+	void *ring = bpf_map_lookup_elem(&call_rings, &zero);
+	void *record = ring ? bpf_ringbuf_reserve(ring, size, 0) : NULL;
+
+	if (ring && !record)
+		count_loss(LOSS_CALL_RING_FULL);
+	return record;
+}
+
+/* Flags of a submit: one wake-up per 64 KiB; the reader looks by itself every few milliseconds. */
+static __always_inline u64 stream_wakeup(void)
+{
+	u32 zero = 0;
+	void *ring = bpf_map_lookup_elem(&call_rings, &zero);
+
+	if (ring && bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA) >= (64 << 10))
+		return BPF_RB_FORCE_WAKEUP;
+	return BPF_RB_NO_WAKEUP;
 }
 
 #endif

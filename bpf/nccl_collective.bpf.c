@@ -42,7 +42,7 @@ static __always_inline int nccl_collective_enter(user_regs_t *regs, u64 cookie)
 	frame->comm = call_arg(regs, API_COOKIE_OBJECT(cookie));
 	frame->stream = call_arg(regs, API_COOKIE_STREAM(cookie));
 	frame->size = elements_size(frame->count, (u32)call_arg(regs, API_COOKIE_TYPE(cookie)));
-	if (settings.stream_calls) {
+	if (frame->streamed) {
 		frame->peer = call_arg(regs, API_COOKIE_PEER(cookie));
 		frame->redop = call_arg(regs, API_COOKIE_REDOP(cookie));
 	}
@@ -166,7 +166,7 @@ static __always_inline void nccl_collective_exit(user_regs_t *regs)
 		if (!frame->muted)
 			mark_stream(thread, frame, &key);
 	}
-	if (settings.stream_calls)
+	if (frame->streamed)
 		send_call(task, &key, thread, frame, comm, now - frame->start_ns,
 			  failed ? 0 : bytes, result, failed);
 }
@@ -230,7 +230,7 @@ static __always_inline void cuda_stream_sync_exit(user_regs_t *regs)
 		account_call(thread, &key, now - frame->start_ns, 0, result, failed);
 	if (result == 0)
 		count_barrier(thread, frame->stream);
-	if (settings.stream_calls)
+	if (frame->streamed)
 		send_call(task, &key, thread, frame, NULL, now - frame->start_ns, 0, result,
 			  failed);
 }

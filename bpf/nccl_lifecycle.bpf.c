@@ -330,7 +330,7 @@ static __always_inline void nccl_lifecycle_exit(user_regs_t *regs)
 	if (!frame->muted)
 		account_call(thread, &key, now - frame->start_ns, 0, result, failed);
 	lifecycle_effects(thread, frame, key.function, failed);
-	if (!settings.stream_calls)
+	if (!frame->streamed)
 		return;
 	if (frame->out && !failed) /* the line names the communicator that was made */
 		frame->comm = user_pointer(frame->out);

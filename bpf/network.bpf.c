@@ -65,12 +65,10 @@ static __always_inline void fill_addresses(struct tcp_event *event, const struct
 static __always_inline void send_retransmit(const struct sock_common *sock, u64 cgroup_id,
 					    u32 netns, u32 family, u32 seq, u32 kind)
 {
-	struct tcp_event *event = bpf_ringbuf_reserve(&call_events, sizeof(*event), 0);
+	struct tcp_event *event = stream_reserve(sizeof(*event));
 
-	if (!event) {
-		count_loss(LOSS_CALL_RING_FULL);
+	if (!event)
 		return;
-	}
 	__builtin_memset(&event->header, 0, sizeof(event->header));
 	event->header.kind = EVENT_TCP_RETRANSMIT;
 	event->header.time_ns = bpf_ktime_get_ns();

@@ -43,12 +43,10 @@ static __always_inline struct wait_stats *waits_of(struct wait_key *key)
 
 static __always_inline void send_wait(struct task_struct *task, u64 wait, u64 now)
 {
-	struct wait_event *event = bpf_ringbuf_reserve(&call_events, sizeof(*event), 0);
+	struct wait_event *event = stream_reserve(sizeof(*event));
 
-	if (!event) {
-		count_loss(LOSS_CALL_RING_FULL);
+	if (!event)
 		return;
-	}
 	fill_header(&event->header, EVENT_RUN_QUEUE_WAIT, task);
 	event->header.time_ns = now - wait;
 	event->wait_ns = wait;

@@ -151,13 +151,13 @@ struct cgroup_policy {
 	__u64 nccl_functions; /* bit n: the function with id n in api_functions.h counts */
 	__u64 slow_call_ns; /* calls that take longer are counted as slow; 0: none are */
 	__u32 cuda; /* copies and synchronizes count */
-	__u32 pad;
+	__u32 stream; /* calls that count go to the ring buffer */
 };
 WIRE_ASSERT(sizeof(struct cgroup_policy) == 24);
 
 struct agent_settings {
 	__u32 cgroup_source;
-	__u32 stream_calls; /* send every call to the ring buffer */
+	__u32 stream_calls; /* send every call to the ring buffer, whatever policies say */
 	__u32 only_listed_processes; /* count only processes in traced_tgids */
 	__u32 entry_only; /* no return probes: calls are counted, results are not known */
 	/* Raised after each change of `unclassified` or of the map `policies`: threads keep a copy. */

@@ -23,7 +23,6 @@ namespace {
 using namespace std::chrono_literals;
 using model::AttachMethod;
 
-constexpr std::uint32_t kCallRingBytes = 32 << 20;
 constexpr std::size_t kMaxDullHints = 65536;
 constexpr std::size_t kManyProcesses = 64;
 constexpr std::size_t kManyEnded = 512;
@@ -52,8 +51,7 @@ Agent::Agent(boost::asio::io_context& io, AgentOptions options, attribute::Cgrou
       watcher_descriptor_(io),
       lifecycle_descriptor_(io),
       scan_timer_(io),
-      housekeeping_timer_(io),
-      calls_timer_(io) {}
+      housekeeping_timer_(io) {}
 
 Status Agent::load() {
   trials_ = attach::try_attach_methods();
@@ -71,12 +69,8 @@ Status Agent::load() {
   attach::BpfOptions bpf_options;
   bpf_options.method = method_;
   bpf_options.call_entries = options_.config.map_entries;
-  bpf_options.call_ring_bytes = options_.on_call ? kCallRingBytes : 4096;
   bpf_options.settings.cgroup_source = source_of(resolver_.mount().hierarchy());
-  bpf_options.settings.stream_calls = options_.on_call ? 1 : 0;
-  bpf_options.settings.stream_network = options_.on_retransmit ? 1 : 0;
-  bpf_options.settings.stream_waits_ns =
-      options_.on_wait ? static_cast<std::uint64_t>(options_.wait_threshold.count()) : 0;
+  bpf_options.settings.stream_calls = options_.stream_everything ? 1 : 0;
   bpf_options.settings.only_listed_processes = options_.only_pid ? 1 : 0;
   bpf_options.settings.entry_only = method_ == AttachMethod::kEntryOnly ? 1 : 0;
   auto bpf = attach::BpfObject::create(bpf_options);
@@ -134,12 +128,30 @@ Status Agent::open_rings() {
       });
   if (!lifecycle) return fail(lifecycle.error());
   lifecycle_ = std::move(*lifecycle);
-  if (!options_.on_call) return {};
-  auto calls = collect::EventReader::create(
-      bpf_->handles().call_events,
+  stream_ = std::make_unique<CallStream>(
+      io_, *bpf_,
       [this](const event_header& header, std::size_t size) { return take_streamed(header, size); });
-  if (!calls) return fail(calls.error());
-  calls_ = std::move(*calls);
+  return options_.stream_everything ? open_stream() : Status{};
+}
+
+Status Agent::open_stream() {
+  if (auto status = stream_->open(); !status) return status;
+  bpf_->stream_host_events(
+      options_.stream.on_retransmit != nullptr,
+      options_.stream.on_wait ? static_cast<std::uint64_t>(options_.wait_threshold.count()) : 0);
+  return {};
+}
+
+Status Agent::record_pods(std::set<std::string> uids) {
+  const bool none = uids.empty();
+  if (!none && !stream_->is_open()) {
+    if (auto status = open_stream(); !status) return status;
+    stream_->poll();
+  }
+  workloads_->set_recorded_pods(std::move(uids));
+  if (!none) return {};
+  bpf_->stream_host_events(false, 0);
+  stream_->close();
   return {};
 }
 
@@ -148,17 +160,18 @@ bool Agent::take_streamed(const event_header& header, std::size_t size) {
   switch (header.kind) {
     case EVENT_CALL: {
       const auto* call = collect::event_as<call_event>(header, size);
-      return call == nullptr || !is_selected(cgroup) || options_.on_call(*call);
+      return call == nullptr || !is_selected(cgroup) || options_.stream.on_call(*call);
     }
     case EVENT_TCP_RETRANSMIT: {
       const auto* event = collect::event_as<tcp_event>(header, size);
-      if (event != nullptr && options_.on_retransmit)
-        options_.on_retransmit(*event, sockets_->owner(cgroup, event->netns));
+      if (event != nullptr && options_.stream.on_retransmit)
+        options_.stream.on_retransmit(*event, sockets_->owner(cgroup, event->netns));
       return true;
     }
     case EVENT_RUN_QUEUE_WAIT: {
       const auto* event = collect::event_as<wait_event>(header, size);
-      if (event != nullptr && options_.on_wait && is_selected(cgroup)) options_.on_wait(*event);
+      if (event != nullptr && options_.stream.on_wait && is_selected(cgroup))
+        options_.stream.on_wait(*event);
       return true;
     }
     default: return true;
@@ -174,7 +187,7 @@ void Agent::start() {
   await_readable(lifecycle_descriptor_, &Agent::on_lifecycle);
   every(scan_timer_, scan_interval(), &Agent::scan_host);
   every(housekeeping_timer_, 1s, &Agent::housekeeping);
-  if (calls_) every(calls_timer_, 5ms, &Agent::on_calls);
+  if (stream_->is_open()) stream_->poll();
 }
 
 void Agent::await_readable(boost::asio::posix::stream_descriptor& descriptor,
@@ -300,8 +313,6 @@ void Agent::learn_containers(const std::vector<model::Process>& processes) {
 // ---- collect ---------------------------------------------------------------------------------------
 
 void Agent::on_lifecycle() { lifecycle_->consume(); }
-
-bool Agent::drain_calls() { return !calls_ || calls_->consume() >= 0; }
 
 void Agent::on_lifecycle_event(const event_header& header, std::size_t size) {
   const model::ProcessKey process{header.tgid, header.process_start_ns};
@@ -483,16 +494,15 @@ void Agent::refresh_workloads() {
   collector_->forget({ended.begin(), ended.end()});
 }
 
-void Agent::write_policies(
-    const std::vector<std::pair<model::CgroupId, std::optional<policy::Decision>>>& changes) {
+void Agent::write_policies(const std::vector<KernelChange>& changes) {
   const int map = bpf_->handles().policies;
-  for (const auto& [cgroup, decision] : changes) {
+  for (const auto& [cgroup, decision, streamed] : changes) {
     const std::uint64_t key = to_number(cgroup);
     if (!decision) {
       bpf_map_delete_elem(map, &key);
       continue;
     }
-    const cgroup_policy value = kernel_policy(*decision);
+    const cgroup_policy value = kernel_policy(*decision, streamed);
     if (bpf_map_update_elem(map, &key, &value, BPF_ANY) != 0) {
       log_limited(log_limiter_, LogLevel::warn, "policies_map",
                   fmt::format("policy of cgroup {}: {}; it is counted and left out of the metrics",
@@ -500,6 +510,7 @@ void Agent::write_policies(
     }
   }
   bpf_->policies_changed();
+  if (options_.on_workloads_changed) options_.on_workloads_changed();
 }
 
 bool Agent::is_selected(model::CgroupId cgroup) const {

@@ -10,9 +10,11 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_set>
 
+#include "app/call_stream.h"
 #include "app/library_registry.h"
 #include "app/socket_owners.h"
 #include "app/workloads.h"
@@ -36,14 +38,12 @@ struct AgentOptions {
   /// set_cluster() will tell what the cluster says; nothing is decided before.
   bool in_cluster = false;
   std::string only_cgroup;  ///< path, or the beginning of a container id; empty: all
-  /// Gets every call, on the agent's thread; no handler, no stream. Returns whether it can take another one
-  /// now: if not, calls wait in the ring, which counts what finds it full.
-  std::function<bool(const call_event&)> on_call;
-  /// Gets every segment that TCP sent again, and the owner of its socket, if that is known.
-  std::function<void(const tcp_event&, std::optional<model::CgroupId>)> on_retransmit;
-  /// Gets waits for a processor of `wait_threshold` or more.
-  std::function<void(const wait_event&)> on_wait;
-  std::chrono::nanoseconds wait_threshold{0};
+  /// Who gets streamed events; those without a handler are not streamed.
+  StreamHandlers stream;
+  bool stream_everything = false;              ///< from the start; else see record_pods()
+  std::chrono::nanoseconds wait_threshold{0};  ///< shorter waits for a processor are not streamed
+  /// What is counted of some container, or who it is, has changed. From any thread.
+  std::function<void()> on_workloads_changed;
 };
 
 /// The data path, wired: discover -> attach -> (kernel counts) -> collect -> attribute. Everything but
@@ -68,6 +68,10 @@ class Agent {
   /// What the cluster says now; decides anew. From any thread.
   void set_cluster(std::shared_ptr<const ClusterView> view);
 
+  /// Streams the calls of these pods, by uid, as far as a policy asks for it, and what the host does
+  /// beside them; none: nothing. On the io_context's thread. An error: nothing is streamed.
+  Status record_pods(std::set<std::string> uids);
+
   /// Takes the live settings over. On the io_context's thread.
   void apply_config(const config::Config& config);
 
@@ -82,13 +86,14 @@ class Agent {
   /// How new mappings are noticed: "mmap2 events" or "scans every 1 s (reason)".
   const std::string& watch_text() const { return watch_text_; }
   /// Hands over what the call stream holds now; false: the handler had enough before its end.
-  bool drain_calls();
+  bool drain_calls() { return !stream_ || stream_->drain(); }
 
  private:
   Agent(boost::asio::io_context& io, AgentOptions options, attribute::CgroupMount mount);
 
   Status load();
   Status open_rings();
+  Status open_stream();
   bool take_streamed(const event_header& header, std::size_t size);
   void watch_mappings();
   void await_readable(boost::asio::posix::stream_descriptor& descriptor, void (Agent::*action)());
@@ -102,7 +107,6 @@ class Agent {
   void look_again(std::uint32_t pid, HintedProcess process, std::size_t look);
   void rescan_soon(std::uint32_t pid, std::uint64_t noticed_ns, int attempts);
   void on_lifecycle();
-  void on_calls() { drain_calls(); }
   void on_lifecycle_event(const event_header& header, std::size_t size);
   void on_comm_created(const comm_event& event);
   void scan_host();
@@ -116,8 +120,7 @@ class Agent {
   void watch_scheduler();
   void configure_workloads();
   void refresh_workloads();
-  void write_policies(
-      const std::vector<std::pair<model::CgroupId, std::optional<policy::Decision>>>& changes);
+  void write_policies(const std::vector<KernelChange>& changes);
   std::chrono::nanoseconds scan_interval() const;
   bool is_selected(model::CgroupId cgroup) const;
 
@@ -139,13 +142,13 @@ class Agent {
   std::unique_ptr<Workloads> workloads_;
   RateLimiter log_limiter_{std::chrono::minutes(1)};
   std::unique_ptr<collect::EventReader> lifecycle_;
-  std::unique_ptr<collect::EventReader> calls_;
+  std::unique_ptr<CallStream> stream_;
   std::optional<discover::MappingWatcher> watcher_;
   std::string watch_text_;
   std::unordered_set<std::size_t>
       dull_hints_;  ///< mappings that were looked at and are of no interest
   boost::asio::posix::stream_descriptor watcher_descriptor_, lifecycle_descriptor_;
-  boost::asio::steady_timer scan_timer_, housekeeping_timer_, calls_timer_;
+  boost::asio::steady_timer scan_timer_, housekeeping_timer_;
   std::uint64_t rounds_ = 0;
 };
 

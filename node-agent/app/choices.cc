@@ -75,8 +75,9 @@ policy::AgentDefaults trace_all(policy::AgentDefaults defaults) {
   return defaults;
 }
 
-cgroup_policy kernel_policy(const policy::Decision& decision) {
-  return {decision.functions.nccl, decision.slow_call_ns, decision.functions.cuda ? 1U : 0U, 0};
+cgroup_policy kernel_policy(const policy::Decision& decision, bool streamed) {
+  return {decision.functions.nccl, decision.slow_call_ns, decision.functions.cuda ? 1U : 0U,
+          streamed ? 1U : 0U};
 }
 
 Result<AttachMethod> choose_method(const std::vector<attach::MethodTrial>& trials,

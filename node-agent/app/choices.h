@@ -25,7 +25,7 @@ policy::AgentDefaults policy_defaults(const config::Config& config);
 /// The same, with every container traced.
 policy::AgentDefaults trace_all(policy::AgentDefaults defaults);
 /// A decision in the words of the BPF programs.
-cgroup_policy kernel_policy(const policy::Decision& decision);
+cgroup_policy kernel_policy(const policy::Decision& decision, bool streamed = false);
 
 /// Picks the method to attach with from what was tried and what the configuration asks for.
 /// Errors: none works; the one asked for does not.

@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/recording_session.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
-#include <sys/utsname.h>
 #include <unistd.h>
-
-#include <array>
 
 #include <chrono>
 #include <cstdlib>
 #include <thread>
 
-#include "app/version.h"
+#include "app/recording_rows.h"
 #include "base/text.h"
-#include "base/text_file.h"
 
 namespace ingero::app {
 namespace {
@@ -23,11 +18,6 @@ using namespace std::chrono_literals;
 
 constexpr auto kStateInterval = 2s;
 constexpr auto kDrainPatience = 10s;
-
-// By their numbers in the kernel (net/tcp_states.h).
-constexpr std::array kTcpStates = {
-    "unknown", "ESTABLISHED", "SYN_SENT", "SYN_RECV", "FIN_WAIT1", "FIN_WAIT2",   "TIME_WAIT",
-    "CLOSE",   "CLOSE_WAIT",  "LAST_ACK", "LISTEN",   "CLOSING",   "NEW_SYN_RECV"};
 
 /// Who called sudo: the recording is for them to read.
 std::optional<std::pair<uid_t, gid_t>> owner_of_recording() {
@@ -38,79 +28,22 @@ std::optional<std::pair<uid_t, gid_t>> owner_of_recording() {
                    static_cast<gid_t>(std::strtoul(gid, nullptr, 10))};
 }
 
-std::optional<std::string> command_of(const model::ProcessKey& process) {
-  auto text = read_text_file(fmt::format("/proc/{}/comm", process.tgid), 256, "read command");
-  if (!text) return std::nullopt;
-  while (text->ends_with('\n')) text->pop_back();
-  return *text;
-}
-
-record::RecordingFacts facts_of(const Agent& agent, const std::string& selection) {
-  record::RecordingFacts facts;
-  utsname names{};
-  if (::uname(&names) == 0) {
-    facts.host = names.nodename;
-    facts.kernel = names.release;
-    facts.architecture = names.machine;
-  }
-  facts.agent_version = fmt::format("{} ({})", kVersion, kRevision);
-  facts.attach_method = model::to_string(agent.method());
-  facts.selection = selection;
-  return facts;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<RecordingSession>> RecordingSession::start(boost::asio::io_context& io,
                                                                   Agent& agent,
                                                                   const RecordingOptions& options) {
   std::unique_ptr<RecordingSession> session(new RecordingSession(io, agent, options.path));
-  record::RecorderOptions wanted;
+  record::RecorderOptions wanted = recorder_options(agent);
   wanted.path = options.path;
-  wanted.facts = facts_of(agent, options.selection);
+  wanted.facts.selection = options.selection;
   wanted.owner = owner_of_recording();
   wanted.max_bytes = options.max_bytes;
-  wanted.container_of = [&agent](std::uint64_t cgroup) {
-    const auto workload = agent.workload_of(static_cast<model::CgroupId>(cgroup));
-    return record::ContainerNames{workload.k8s_namespace, workload.pod, workload.container};
-  };
-  wanted.command_of = command_of;
   auto recorder = record::Recorder::create(std::move(wanted), agent.clock());
   if (!recorder) return fail(recorder.error());
   session->recorder_ = std::move(*recorder);
   session->tell_state();
   return session;
-}
-
-void RecordingSession::add(const tcp_event& event, std::optional<model::CgroupId> owner) {
-  record::TcpEvent row;
-  row.unix_ns = static_cast<std::int64_t>(agent_.clock().unix_from_monotonic(event.header.time_ns));
-  row.event = event.what == TCP_RETRANSMIT_SYNACK ? "tcp_retransmit_synack" : "tcp_retransmit_skb";
-  const auto text = [&](const __u32* address) {
-    std::array<char, INET6_ADDRSTRLEN> buffer{};
-    return std::string(
-        ::inet_ntop(event.family, address, buffer.data(), buffer.size()) ? buffer.data() : "");
-  };
-  row.saddr = text(event.source);
-  row.daddr = text(event.destination);
-  row.sport = event.source_port;
-  row.dport = event.destination_port;
-  row.seq = event.seq;
-  row.state = event.state < kTcpStates.size() ? kTcpStates[event.state] : "unknown";
-  row.netns = event.netns;
-  if (owner) row.cgroup_id = model::to_number(*owner);
-  recorder_->add(std::move(row));
-}
-
-void RecordingSession::add(const wait_event& event) {
-  record::SchedEvent row;
-  row.unix_ns = static_cast<std::int64_t>(agent_.clock().unix_from_monotonic(event.header.time_ns));
-  row.duration_ns = event.wait_ns;
-  row.cpu = event.cpu;
-  row.tid = event.header.tid;
-  row.process = {event.header.tgid, event.header.process_start_ns};
-  row.cgroup_id = event.header.cgroup_id;
-  recorder_->add(row);
 }
 
 void RecordingSession::tell_state() {

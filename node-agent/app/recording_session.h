@@ -27,8 +27,8 @@ class RecordingSession {
 
   /// On the agent's thread. Returns whether another call would find room now.
   bool add(const call_event& call) { return recorder_->add(call); }
-  void add(const tcp_event& event, std::optional<model::CgroupId> owner);
-  void add(const wait_event& event);
+  void add(record::TcpEvent event) { recorder_->add(std::move(event)); }
+  void add(const record::SchedEvent& event) { recorder_->add(event); }
 
   struct End {
     std::string text;      ///< what was recorded and what was lost, in lines

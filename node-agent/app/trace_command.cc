@@ -17,6 +17,9 @@
 #include "app/choices.h"
 #include "app/cluster_session.h"
 #include "app/live_config.h"
+#include "app/pod_recordings.h"
+#include "app/recording_rows.h"
+#include "app/recording_session.h"
 #include "app/settings_source.h"
 #include "app/trace_options.h"
 #include "app/version.h"
@@ -71,6 +74,8 @@ class TraceRun {
   void draw_frames();
   void draw_frame();
   void feed_window();
+  void listen_to_host(AgentOptions& options);
+  void record_pods();
   bool take_call(const call_event& event);
   bool print_call(const call_event& event);
   void flush_calls();
@@ -92,6 +97,7 @@ class TraceRun {
   LiveConfig settings_;
   std::unique_ptr<Agent> agent_;
   std::unique_ptr<RecordingSession> recording_;
+  std::unique_ptr<PodRecordings> pod_recordings_;  ///< null outside of a cluster
   std::string end_reason_ = "ended";
   std::unique_ptr<ClusterSession> cluster_;  ///< null outside of a cluster
   std::optional<ConfigFileSource> config_file_;
@@ -113,21 +119,15 @@ Status TraceRun::start() {
   agent_options.in_cluster = options_.kubernetes.enabled;
   agent_options.only_pid = options_.pid;
   agent_options.only_cgroup = options_.cgroup;
-  if (options_.print_calls || !options_.recording.path.empty())
-    agent_options.on_call = [this](const call_event& event) { return take_call(event); };
-  if (!options_.recording.path.empty()) {
-    agent_options.on_retransmit = [this](const tcp_event& event, auto owner) {
-      if (recording_) recording_->add(event, owner);
-    };
-    agent_options.on_wait = [this](const wait_event& event) {
-      if (recording_) recording_->add(event);
-    };
-    agent_options.wait_threshold = kRecordedWait;
-  }
+  const bool records = !options_.recording.path.empty();
+  agent_options.stream_everything = options_.print_calls || records;
+  agent_options.stream.on_call = [this](const call_event& event) { return take_call(event); };
+  if (records || options_.kubernetes.enabled) listen_to_host(agent_options);
   if (options_.print_calls) call_writer_ = std::make_unique<cli::LineWriter>(STDOUT_FILENO);
   auto agent = Agent::create(io_, std::move(agent_options));
   if (!agent) return fail(agent.error());
   agent_ = std::move(*agent);
+  if (options_.kubernetes.enabled) record_pods();
   started_ns_ = system_clock_source().monotonic_ns();
   settings_.set_applier([this](const config::Config& config) { return apply(config); });
   if (auto status = join_cluster(); !status) return status;
@@ -153,6 +153,18 @@ Status TraceRun::start() {
   }
   if (options_.show_table && !options_.print_calls) draw_frames();
   return {};
+}
+
+/// Those that policies ask for.
+void TraceRun::record_pods() {
+  PodRecordings::Sources sources;
+  sources.containers = [this] { return agent_->containers(); };
+  sources.record_pods = [this](auto uids) { return agent_->record_pods(std::move(uids)); };
+  sources.drain = [this] { return agent_->drain_calls(); };
+  sources.snapshot = [this] { return agent_->snapshot(); };
+  sources.recorder = recorder_options(*agent_);
+  pod_recordings_ = std::make_unique<PodRecordings>(io_, agent_->clock(), std::move(sources),
+                                                    options_.config.recordings);
 }
 
 // ---- cluster and settings ------------------------------------------------------------------------
@@ -189,6 +201,7 @@ Status TraceRun::apply(const config::Config& config) {
   setup_log(config.log_level, config.log_format);
   if (collectable_) collectable_->set_limits(config.max_series, duration_ends(config));
   agent_->apply_config(config);
+  if (pod_recordings_) pod_recordings_->set_config(config.recordings);
   if (cluster_) cluster_->apply(config);
   return {};
 }
@@ -339,8 +352,26 @@ const std::string& TraceRun::cached_label(model::CgroupId cgroup) {
   return label;
 }
 
+void TraceRun::listen_to_host(AgentOptions& options) {
+  options.stream.on_retransmit = [this](const tcp_event& event, auto owner) {
+    const record::TcpEvent row = tcp_row(agent_->clock(), event, owner);
+    if (recording_) recording_->add(row);
+    if (pod_recordings_ && owner) pod_recordings_->add(to_number(*owner), row);
+  };
+  options.stream.on_wait = [this](const wait_event& event) {
+    const record::SchedEvent row = wait_row(agent_->clock(), event);
+    if (recording_) recording_->add(row);
+    if (pod_recordings_) pod_recordings_->add(row);
+  };
+  options.wait_threshold = kRecordedWait;
+  options.on_workloads_changed = [this] {
+    if (pod_recordings_) pod_recordings_->look_soon();
+  };
+}
+
 bool TraceRun::take_call(const call_event& event) {
-  const bool room = !recording_ || recording_->add(event);
+  bool room = !recording_ || recording_->add(event);
+  if (pod_recordings_) room = pod_recordings_->add(event) && room;
   return (!options_.print_calls || print_call(event)) && room;
 }
 
@@ -367,6 +398,7 @@ Result<int> TraceRun::finish() {
   RecordingSession::End recorded;
   if (recording_) recorded = recording_->finish(end_reason_);
   else agent_->drain_calls();
+  if (pod_recordings_) pod_recordings_->stop(end_reason_);
   flush_calls();
   call_writer_.reset();  // before the summary, if both go to one terminal
   const auto snapshot = agent_->snapshot();

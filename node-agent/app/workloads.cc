@@ -143,10 +143,27 @@ void Workloads::take_decision(CgroupId cgroup, Entry& entry, Decision decision,
   entry.decision = std::move(decision);
 }
 
+bool Workloads::is_recorded(const Entry& entry) const {
+  return entry.pod && entry.decision && entry.decision->recording &&
+         recorded_pods_.contains(entry.pod->uid);
+}
+
+void Workloads::set_recorded_pods(std::set<std::string> uids) {
+  const std::lock_guard lock(mutex_);
+  recorded_pods_ = std::move(uids);
+  std::vector<KernelChange> changes;
+  for (auto& [cgroup, entry] : entries_) {
+    if (entry.streamed == is_recorded(entry)) continue;
+    entry.streamed = !entry.streamed;
+    changes.push_back({cgroup, entry.decision, entry.streamed});
+  }
+  if (!changes.empty()) write_kernel_(changes);
+}
+
 std::vector<CgroupId> Workloads::refresh(const attribute::ContainerTable& containers,
                                          std::uint64_t now_ns) {
   const std::lock_guard lock(mutex_);
-  std::vector<std::pair<CgroupId, std::optional<Decision>>> changes;
+  std::vector<KernelChange> changes;
   std::optional<model::Snapshot> counts;
   for (const auto& [cgroup, info] : containers.entries()) {
     Entry& entry = entries_[cgroup];
@@ -156,13 +173,14 @@ std::vector<CgroupId> Workloads::refresh(const attribute::ContainerTable& contai
     auto decision = decide(entry);
     if (!decision || decision == entry.decision) continue;
     take_decision(cgroup, entry, *decision, now_ns, counts);
-    changes.emplace_back(cgroup, std::move(decision));
+    entry.streamed = is_recorded(entry);
+    changes.push_back({cgroup, std::move(decision), entry.streamed});
   }
   std::vector<CgroupId> ended;
   for (auto it = entries_.begin(); it != entries_.end();) {
     Entry& entry = it->second;
     if (containers.find(it->first) == nullptr) {
-      changes.emplace_back(it->first, std::nullopt);
+      changes.push_back({it->first, std::nullopt, false});
       it = entries_.erase(it);
       continue;
     }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -29,6 +30,13 @@ struct ClusterView {
   std::shared_ptr<const std::map<std::string, policy::Labels>> namespaces;
   /// Null: not known yet, so nothing that a policy could select is decided.
   std::shared_ptr<const policy::PolicySet> policies;
+};
+
+/// What holds for a cgroup from now on.
+struct KernelChange {
+  model::CgroupId cgroup = model::CgroupId::kUnknown;
+  std::optional<policy::Decision> decision;  ///< nullopt: the cgroup is gone
+  bool streamed = false;                     ///< its calls are recorded
 };
 
 /// A container that is known, for reports and /debug/state.
@@ -53,9 +61,8 @@ class Workloads {
  public:
   /// Everything that is counted now, uncovered spans included.
   using CountReader = std::function<model::Snapshot()>;
-  /// Puts what holds for a cgroup into force in the kernel; nullopt: the cgroup is gone.
-  using KernelWriter = std::function<void(
-      const std::vector<std::pair<model::CgroupId, std::optional<policy::Decision>>>&)>;
+  /// Puts what holds for cgroups into force in the kernel.
+  using KernelWriter = std::function<void(const std::vector<KernelChange>&)>;
 
   struct Settings {
     std::chrono::nanoseconds retention = std::chrono::seconds(60);
@@ -72,6 +79,9 @@ class Workloads {
   void set_cluster(std::shared_ptr<const ClusterView> view);
   /// What holds where no policy can match.
   void set_fallback(policy::Decision fallback);
+
+  /// Pods of which the calls are recorded now, as far as a policy asks for it; by uid.
+  void set_recorded_pods(std::set<std::string> uids);
 
   /// Looks at all cgroups anew; cgroups in `used` are kept although their directory may be gone.
   /// Returns those whose series have ended for good.
@@ -107,11 +117,13 @@ class Workloads {
     std::optional<std::uint64_t> uncovered_ns;
     Baseline baseline;
     bool ended = false;
+    bool streamed = false;
   };
 
   void classify(Entry& entry, std::uint64_t now_ns) const;
   void classify_pod(Entry& entry, std::uint64_t now_ns) const;
   std::optional<policy::Decision> decide(const Entry& entry) const;
+  bool is_recorded(const Entry& entry) const;
   void take_decision(model::CgroupId cgroup, Entry& entry, policy::Decision decision,
                      std::uint64_t now_ns, std::optional<model::Snapshot>& counts);
   static void set_baseline(model::CgroupId cgroup, Entry& entry,
@@ -131,6 +143,7 @@ class Workloads {
   Settings settings_;
   std::shared_ptr<const ClusterView> cluster_;
   policy::Decision fallback_;
+  std::set<std::string> recorded_pods_;
   std::unordered_map<model::CgroupId, Entry, model::IdentityHash> entries_;
 };
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "attach/bpf_skeleton.h"
+#include "base/unique_fd.h"
 
 namespace ingero::attach {
 namespace {
@@ -115,6 +116,7 @@ Status switch_programs(bool on, std::initializer_list<bpf_program*> programs,
 struct BpfObject::Parts {
   SkeletonPtr skeleton;
   std::vector<bpf_link*> links, network_links, scheduler_links;
+  UniqueFd call_ring;
   ~Parts() {
     for (auto* held : {&links, &network_links, &scheduler_links}) destroy_links(*held);
   }
@@ -138,7 +140,7 @@ BpfObject::BpfObject(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {
   handles_.known_files = bpf_map__fd(maps.known_files);
   handles_.losses = bpf_map__fd(maps.losses);
   handles_.lifecycle_events = bpf_map__fd(maps.lifecycle_events);
-  handles_.call_events = bpf_map__fd(maps.call_events);
+  handles_.call_rings = bpf_map__fd(maps.call_rings);
   handles_.mapped_files_program = bpf_program__fd(parts_->skeleton->progs.mapped_files);
 }
 
@@ -166,7 +168,6 @@ Result<std::unique_ptr<BpfObject>> BpfObject::create(const BpfOptions& options) 
     bpf_program__set_autoload(program, has_tracepoint(bpf_program__section_name(program)));
   bpf_map__set_autocreate(maps.selftest_hits, false);
   bpf_map__set_max_entries(maps.calls, options.call_entries);
-  bpf_map__set_max_entries(maps.call_events, options.call_ring_bytes);
   parts->skeleton->rodata->retransmit_tells_error = arguments_of("tcp_retransmit_skb") > 2 ? 1 : 0;
   parts->skeleton->bss->settings = options.settings;
   if (const int code = load_skeleton(parts->skeleton.get()); code != 0)
@@ -226,6 +227,28 @@ Status BpfObject::watch_scheduler(bool on) {
   return switch_programs(
       on, {progs.scheduler_wakeup, progs.scheduler_wakeup_new, progs.scheduler_switch},
       parts_->scheduler_links);
+}
+
+Result<int> BpfObject::open_stream(std::uint32_t bytes) {
+  UniqueFd ring(bpf_map_create(BPF_MAP_TYPE_RINGBUF, "call_events", 0, 0, bytes, nullptr));
+  if (!ring) return fail_errno("make ring buffer", "call_events");
+  const std::uint32_t zero = 0;
+  const int descriptor = ring.get();
+  if (bpf_map_update_elem(handles_.call_rings, &zero, &descriptor, BPF_ANY) != 0)
+    return fail_errno("hand the ring buffer to the programs", "call_rings");
+  parts_->call_ring = std::move(ring);
+  return descriptor;
+}
+
+void BpfObject::close_stream() {
+  const std::uint32_t zero = 0;
+  bpf_map_delete_elem(handles_.call_rings, &zero);
+  parts_->call_ring.reset();
+}
+
+void BpfObject::stream_host_events(bool network, std::uint64_t waits_ns) {
+  parts_->skeleton->bss->settings.stream_network = network ? 1 : 0;
+  parts_->skeleton->bss->settings.stream_waits_ns = waits_ns;
 }
 
 void BpfObject::set_unclassified(const cgroup_policy& policy) {

@@ -19,8 +19,7 @@ agent_settings count_everything();
 struct BpfOptions {
   model::AttachMethod method = model::AttachMethod::kSession;
   agent_settings settings = count_everything();
-  std::uint32_t call_entries = 16384;    ///< counter sets: process x function x direction
-  std::uint32_t call_ring_bytes = 4096;  ///< power of two; the stream of single calls
+  std::uint32_t call_entries = 16384;  ///< counter sets: process x function x direction
 };
 
 /// The loaded BPF programs and maps. Exit and exec tracepoints are attached; uprobes are not.
@@ -34,6 +33,14 @@ class BpfObject {
   BpfObject& operator=(const BpfObject&) = delete;
 
   const model::BpfHandles& handles() const { return handles_; }
+
+  /// Makes the ring buffer of streamed events; its descriptor. `bytes`: a power of two. From here on
+  /// what the settings and policies want streamed goes there.
+  Result<int> open_stream(std::uint32_t bytes);
+  /// What is not read by then is gone.
+  void close_stream();
+  /// What beside calls is streamed: retransmissions, and waits of `waits_ns` or more (0: none).
+  void stream_host_events(bool network, std::uint64_t waits_ns);
 
   /// The programs that handle a family of functions.
   ProgramSet programs(api_family family) const;

@@ -23,4 +23,13 @@ std::optional<std::uint64_t> parse_byte_size(std::string_view text) {
   return std::nullopt;
 }
 
+std::string format_byte_size(std::uint64_t bytes) {
+  constexpr std::pair<std::string_view, int> kUnits[] = {
+      {"TiB", 40}, {"GiB", 30}, {"MiB", 20}, {"KiB", 10}};
+  if (bytes == 0) return "0";
+  for (const auto& [name, shift] : kUnits)
+    if (bytes % (1ULL << shift) == 0) return std::to_string(bytes >> shift) + std::string(name);
+  return std::to_string(bytes) + "B";
+}
+
 }  // namespace ingero

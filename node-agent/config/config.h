@@ -30,6 +30,14 @@ struct ProbesConfig {
   bool operator==(const ProbesConfig&) const = default;
 };
 
+/// Recordings of pods that policies ask for.
+struct RecordingsConfig {
+  std::string directory = "/var/lib/ingero/recordings";
+  std::uint64_t budget = std::uint64_t{4} << 30;  ///< bytes on this node; 0: nothing is recorded
+  std::uint32_t keep_free_percent = 15;           ///< of the file system
+  bool operator==(const RecordingsConfig&) const = default;
+};
+
 /// The agent's own settings. The defaults are here and nowhere else; names, ranges and descriptions
 /// are in the table of settings (config/settings.cc).
 struct Config {
@@ -46,6 +54,7 @@ struct Config {
   std::chrono::nanoseconds series_retention = std::chrono::seconds(60);
   /// Ends of duration buckets to export, each 1 us times a power of 2; empty: all.
   std::vector<std::chrono::nanoseconds> duration_buckets;
+  RecordingsConfig recordings;
   std::uint32_t map_entries = 16384;
   AttachMethod attach_method = AttachMethod::automatic;
   OpenMethod open_method = OpenMethod::automatic;

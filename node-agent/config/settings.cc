@@ -9,6 +9,7 @@
 #include <chrono>
 #include <vector>
 
+#include "base/byte_size.h"
 #include "base/text.h"
 #include "config/duration.h"
 
@@ -100,6 +101,57 @@ Setting integer_setting(Common common, Member member, std::uint32_t min, std::ui
         return {};
       },
       [member](const Config& config) { return std::to_string(member(config)); }};
+}
+
+/// Bytes, 0 or `min` to `max`.
+template <typename Member>
+Setting size_setting(Common common, Member member, std::uint64_t min, std::uint64_t max) {
+  const std::string range =
+      fmt::format("0, or {} to {}", format_byte_size(min), format_byte_size(max));
+  return Setting{common.key,
+                 "size",
+                 range,
+                 common.help,
+                 common.live,
+                 [member, min, max, range](Config& config, std::string_view text) -> Status {
+                   const auto bytes =
+                       text == "0" ? std::optional<std::uint64_t>(0) : parse_byte_size(text);
+                   if (!bytes)
+                     return bad_value(quoted(text) + " is not a size",
+                                      "write a number with a unit, such as 512MiB or 4GiB");
+                   if (*bytes != 0 && (*bytes < min || *bytes > max))
+                     return bad_value(quoted(text) + " is out of range", "write " + range);
+                   member(config) = *bytes;
+                   return {};
+                 },
+                 [member](const Config& config) { return format_byte_size(member(config)); }};
+}
+
+bool is_plain_path(std::string_view text) {
+  const bool odd =
+      std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c == 0x7f; });
+  const std::string path = std::string(text) + "/";
+  const bool winding = path.find("/./") != path.npos || path.find("/../") != path.npos;
+  return !odd && !winding && text.size() <= 1024 && text.starts_with('/') &&
+         path.find("//") == path.npos;
+}
+
+/// An absolute path without . and .. in it.
+template <typename Member>
+Setting path_setting(Common common, Member member) {
+  return Setting{common.key,
+                 "path",
+                 "absolute",
+                 common.help,
+                 common.live,
+                 [member](Config& config, std::string_view text) -> Status {
+                   if (!is_plain_path(text))
+                     return bad_value(quoted(text) + " is not an absolute path",
+                                      "write a path such as /var/lib/ingero/recordings");
+                   member(config) = std::string(text);
+                   return {};
+                 },
+                 [member](const Config& config) { return member(config); }};
 }
 
 template <typename E>
@@ -331,6 +383,23 @@ std::vector<Setting> make_settings() {
   table.push_back(buckets_setting(
       {"duration_buckets", "Ends of the duration buckets that are exported; empty: all 28.", true},
       [](auto& c) -> auto& { return c.duration_buckets; }));
+  table.push_back(path_setting(
+      {"recordings.directory", "Where recordings of pods are written that policies ask for.",
+       false},
+      [](auto& c) -> auto& { return c.recordings.directory; }));
+  table.push_back(size_setting(
+      {"recordings.budget",
+       "Most bytes that recordings of pods take on this node; the oldest make room for new ones. "
+       "0: "
+       "no pod is recorded.",
+       true},
+      [](auto& c) -> auto& { return c.recordings.budget; }, 10ULL << 20, 1ULL << 44));
+  table.push_back(integer_setting(
+      {"recordings.keep_free_percent",
+       "Room of the file system that recordings of pods leave to others; kubelet evicts pods at "
+       "10.",
+       true},
+      [](auto& c) -> auto& { return c.recordings.keep_free_percent; }, 0, 99));
   table.push_back(integer_setting(
       {"map_entries", "Entries of each BPF counting map; one per process and traced function.",
        false},

@@ -21,7 +21,7 @@ struct BpfHandles {
   int known_files = -1;
   int losses = -1;
   int lifecycle_events = -1;
-  int call_events = -1;
+  int call_rings = -1;            ///< array of one: the ring of streamed calls, while there is one
   int mapped_files_program = -1;  ///< iter/task_vma
 };
 

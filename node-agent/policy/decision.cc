@@ -55,6 +55,17 @@ void sort_unique(std::vector<std::string>& items) {
   items.erase(std::unique(items.begin(), items.end()), items.end());
 }
 
+void add_recording(const TracePolicy& policy, std::optional<RecordingWish>& wish) {
+  if (!policy.recording) return;
+  if (!wish) wish.emplace(RecordingWish{*policy.recording, {}, ""});
+  RecordingSpec& all = wish->spec;
+  all.duration = std::max(all.duration, policy.recording->duration);
+  all.max_bytes = std::max(all.max_bytes, policy.recording->max_bytes);
+  all.files = std::max(all.files, policy.recording->files);
+  wish->policies.push_back(policy.name);
+  wish->request += policy.name + "/" + policy.uid + "/" + policy.recording->name + ";";
+}
+
 /// "policy a", "policies a and b", "policies a and 7 more".
 std::string name_policies(const std::vector<std::string>& names) {
   if (names.size() == 1) return "policy " + names[0];
@@ -152,6 +163,7 @@ Decision PolicySet::merge(const std::vector<const Entry*>& matching) const {
       if (slow_call_ns.value_or(0) == 0) slow_call_ns = ns;
       else if (ns != 0) slow_call_ns = std::min(*slow_call_ns, ns);
     }
+    add_recording(policy, decision.recording);
     const std::uint32_t limit = policy.max_series.value_or(0);
     if (decision.max_series == 0) decision.max_series = limit;
     else if (limit != 0) decision.max_series = std::min(decision.max_series, limit);
@@ -160,6 +172,7 @@ Decision PolicySet::merge(const std::vector<const Entry*>& matching) const {
   sort_unique(decision.pod_annotations);
   decision.functions = wanted & allowed_;
   decision.traced = !decision.functions.empty();
+  if (!decision.traced) decision.recording.reset();
   decision.slow_call_ns = decision.traced ? slow_call_ns.value_or(defaults_.slow_call_ns) : 0;
   if (wanted.empty()) decision.reason = "probes are off in " + name_policies(decision.policies);
   else if (!decision.traced) decision.reason = "probes are off in the agent's settings";

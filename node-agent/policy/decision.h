@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,9 +47,10 @@ struct Decision {
   std::uint64_t slow_call_ns = 0;  ///< 0: no call counts as slow
   std::vector<std::string> pod_labels;
   std::vector<std::string> pod_annotations;
-  std::uint32_t max_series = 0;       ///< 0: no limit of its own
-  std::vector<std::string> policies;  ///< names of those that match
-  std::string reason;                 ///< why not; empty when traced
+  std::uint32_t max_series = 0;            ///< 0: no limit of its own
+  std::vector<std::string> policies;       ///< names of those that match
+  std::optional<RecordingWish> recording;  ///< nullopt: none is asked for, or nothing is traced
+  std::string reason;                      ///< why not; empty when traced
   bool operator==(const Decision&) const = default;
 };
 

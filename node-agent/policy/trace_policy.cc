@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/byte_size.h"
 #include "base/duration.h"
 
 namespace ingero::policy {
@@ -18,6 +19,12 @@ constexpr std::size_t kMaxLabelKeyBytes = 317;
 constexpr std::size_t kMaxDurationBytes = 64;
 constexpr std::chrono::hours kMaxThreshold{24};
 constexpr std::int64_t kMaxSeries = 1'000'000;
+constexpr std::size_t kMaxSizeBytes = 16;
+constexpr std::uint64_t kMinRecording = 10ULL << 20;
+constexpr std::uint64_t kMaxRecording = 1ULL << 40;
+constexpr std::int64_t kMaxFiles = 64;
+constexpr std::size_t kMaxRecordingName = 63;
+constexpr std::chrono::hours kMaxRecordingTime{24 * 7};
 
 void read_metadata(const JsonField& metadata, TracePolicy& policy) {
   const JsonField name = metadata.at("name");
@@ -61,6 +68,35 @@ std::optional<std::chrono::nanoseconds> read_threshold(const JsonField& field) {
   return threshold;
 }
 
+void read_recording_size(const JsonField& field, RecordingSpec& recording) {
+  const auto text = field.text(kMaxSizeBytes);
+  if (!text) return;
+  const bool quantity = text->ends_with("Mi") || text->ends_with("Gi");
+  const auto bytes = quantity ? parse_byte_size(*text + "B") : std::nullopt;
+  if (!bytes) field.refuse("it is no size", "write it like 512Mi or 2Gi");
+  else if (*bytes < kMinRecording || *bytes > kMaxRecording)
+    field.refuse("it is out of range", "write a size from 10Mi to 1024Gi");
+  else recording.max_bytes = *bytes;
+}
+
+std::optional<RecordingSpec> read_recording(const JsonField& field) {
+  if (!field.exists()) return std::nullopt;
+  RecordingSpec recording;
+  recording.name = field.at("name").text(kMaxRecordingName).value_or("");
+  const JsonField duration = field.at("duration");
+  if (const auto text = duration.text(kMaxDurationBytes)) {
+    const auto time = parse_duration(*text);
+    if (!time) duration.refuse("it is no duration", "write it like 90s, 10m or 2h");
+    else if (*time < std::chrono::seconds(1) || *time > kMaxRecordingTime)
+      duration.refuse("it is out of range", "write a duration from 1s to 168h");
+    else recording.duration = *time;
+  }
+  read_recording_size(field.at("maxSize"), recording);
+  if (const auto files = field.at("files").integer(1, kMaxFiles))
+    recording.files = static_cast<std::uint32_t>(*files);
+  return recording;
+}
+
 void read_spec(const JsonField& spec, TracePolicy& policy) {
   policy.namespace_selector = read_label_selector(spec.at("namespaceSelector"));
   policy.pod_selector = read_label_selector(spec.at("podSelector"));
@@ -78,6 +114,7 @@ void read_spec(const JsonField& spec, TracePolicy& policy) {
   policy.pod_annotations = read_keys(spec.at("labels").at("podAnnotations"));
   if (const auto limit = spec.at("limits").at("maxSeries").integer(1, kMaxSeries))
     policy.max_series = static_cast<std::uint32_t>(*limit);
+  policy.recording = read_recording(spec.at("recording"));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "base/result.h"
 #include "policy/label_selector.h"
+#include "policy/recording_wish.h"
 
 namespace ingero::policy {
 
@@ -34,6 +35,7 @@ struct TracePolicy {
   std::vector<std::string> pod_labels;       ///< keys that become labels of the series
   std::vector<std::string> pod_annotations;  ///< likewise
   std::optional<std::uint32_t> max_series;   ///< nullopt: no limit of its own
+  std::optional<RecordingSpec> recording;    ///< nullopt: none is asked for
   bool operator==(const TracePolicy&) const = default;
 };
 

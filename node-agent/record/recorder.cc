@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -44,15 +45,21 @@ class Recorder::Writer {
 
  private:
   Writer(RecordingFile file, CallRows calls, StateRows state, Statement tcp, Statement sched,
-         std::uint64_t max_bytes)
+         const RecorderOptions& options)
       : file_(std::move(file)),
         calls_(std::move(calls)),
         state_(std::move(state)),
         tcp_(std::move(tcp)),
         sched_(std::move(sched)),
-        max_bytes_(max_bytes) {}
+        max_bytes_(options.max_bytes),
+        base_losses_(options.base_losses) {}
 
   sqlite3* database() const { return file_.database(); }
+  /// Of the agent's own losses by this reason, those that are older than the recording.
+  std::uint64_t lost_before(const std::string& reason, std::uint64_t now) const {
+    const auto before = base_losses_.find(reason);
+    return before == base_losses_.end() ? 0 : std::min(before->second, now);
+  }
   bool is_over(const Batch& batch, RecorderStatus& status);
   int write_rows(const Batch& batch);
   int write_tcp(const TcpEvent& event);
@@ -67,11 +74,17 @@ class Recorder::Writer {
   StateRows state_;
   Statement tcp_, sched_;
   std::uint64_t max_bytes_;
+  std::map<std::string, std::uint64_t> base_losses_;
 };
 
 Result<std::unique_ptr<Recorder::Writer>> Recorder::Writer::create(const RecorderOptions& options,
                                                                    const Clock& clock) {
-  auto file = RecordingFile::create(options.path, options.owner, options.free_bytes);
+  FileTuning tuning;
+  tuning.cache_bytes = options.cache_bytes;
+  // The log is a part of the budget.
+  if (options.max_bytes != 0)
+    tuning.log_bytes = std::clamp<std::uint64_t>(options.max_bytes / 8, 256 << 10, 8 << 20);
+  auto file = RecordingFile::create(options.path, options.owner, options.free_bytes, tuning);
   if (!file) return fail(file.error());
   auto calls = CallRows::create(file->database());
   if (!calls) return fail(calls.error());
@@ -83,7 +96,7 @@ Result<std::unique_ptr<Recorder::Writer>> Recorder::Writer::create(const Recorde
   if (!sched) return fail(sched.error());
   if (auto begun = state->begin(options.facts); !begun) return fail(begun.error());
   return std::unique_ptr<Writer>(new Writer(std::move(*file), std::move(*calls), std::move(*state),
-                                            std::move(*tcp), std::move(*sched), options.max_bytes));
+                                            std::move(*tcp), std::move(*sched), options));
 }
 
 bool Recorder::Writer::is_over(const Batch& batch, RecorderStatus& status) {
@@ -120,7 +133,8 @@ void Recorder::Writer::write(const Batch& batch, RecorderStatus& status) {
   status.losses[std::string(kWriterBehind)] += batch.lost;
   status.losses[std::string(kEventsLost)] += batch.lost_events;
   if (batch.snapshot) {
-    for (const auto& [reason, count] : batch.snapshot->events_lost) status.losses[reason] = count;
+    for (const auto& [reason, count] : batch.snapshot->events_lost)
+      status.losses[reason] = count - lost_before(reason, count);
   }
   if (is_over(batch, status)) {
     lose(batch, status);

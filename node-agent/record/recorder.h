@@ -33,6 +33,9 @@ struct RecorderOptions {
   std::optional<std::pair<uid_t, gid_t>> owner;  ///< nullopt: who runs the agent
   std::uint64_t max_bytes = 0;                   ///< file and write-ahead log; 0: no limit
   std::size_t max_waiting = 128 << 10;           ///< calls that wait for the writer
+  std::uint64_t cache_bytes = 16 << 20;          ///< of SQLite's pages
+  /// The agent's own losses from before this recording.
+  std::map<std::string, std::uint64_t> base_losses;
   /// Room on the file system of a path, in bytes; nullopt: not known.
   std::function<std::optional<std::uint64_t>(const std::string& path)> free_bytes;
   /// Both are asked on the writer's thread.
@@ -69,8 +72,7 @@ class Recorder {
   void add(TcpEvent event);
   void add(SchedEvent event);
 
-  /// What the agent knows now: processes, communicators, libraries, and its own losses, which count from
-  /// `base_losses` on.
+  /// What the agent knows now: processes, communicators, libraries, and its own losses.
   void update(std::shared_ptr<const model::Snapshot> snapshot);
 
   RecorderStatus status() const;

@@ -2,6 +2,7 @@
 #include "record/recording_file.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@ namespace ingero::record {
 namespace {
 
 constexpr off_t kReserveBytes = 1 << 20;
+constexpr std::uint64_t kPageBytes = 8192;
 constexpr std::uint64_t kSlackBytes = 2 << 20;
 
 std::uint64_t size_of(const std::string& path) {
@@ -41,7 +43,7 @@ std::optional<std::uint64_t> free_bytes_of(const std::string& path) {
 
 Result<RecordingFile> RecordingFile::create(const std::string& path,
                                             const std::optional<std::pair<uid_t, gid_t>>& owner,
-                                            FreeBytes free_bytes) {
+                                            FreeBytes free_bytes, const FileTuning& tuning) {
   RecordingFile file(path, free_bytes ? std::move(free_bytes) : free_bytes_of);
   // Never follows what somebody else has put there.
   const UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0640));
@@ -61,10 +63,11 @@ Result<RecordingFile> RecordingFile::create(const std::string& path,
   if (made) sqlite3_busy_timeout(database, 2000);
   if (made)
     made = execute(database,
-                   "PRAGMA page_size = 8192; PRAGMA auto_vacuum = NONE; "
-                   "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; "
-                   "PRAGMA cache_size = -16384; PRAGMA temp_store = MEMORY; "
-                   "PRAGMA wal_autocheckpoint = 1000;",
+                   fmt::format("PRAGMA page_size = {}; PRAGMA auto_vacuum = NONE; "
+                               "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; "
+                               "PRAGMA cache_size = -{}; PRAGMA temp_store = MEMORY; "
+                               "PRAGMA wal_autocheckpoint = {};",
+                               kPageBytes, tuning.cache_bytes >> 10, tuning.log_bytes / kPageBytes),
                    "set up the recording");
   if (made) made = execute(database, schema_sql(), "make the tables of the recording");
   if (made) return file;

@@ -15,6 +15,11 @@
 
 namespace ingero::record {
 
+struct FileTuning {
+  std::uint64_t cache_bytes = 16 << 20;  ///< of SQLite's pages
+  std::uint64_t log_bytes = 8 << 20;     ///< about the most that the write-ahead log takes
+};
+
 /// The file of a recording that is being made: its creation, its size, the room around it.
 class RecordingFile {
  public:
@@ -23,7 +28,7 @@ class RecordingFile {
   /// Makes a file that did not exist, with the schema in it.
   static Result<RecordingFile> create(const std::string& path,
                                       const std::optional<std::pair<uid_t, gid_t>>& owner,
-                                      FreeBytes free_bytes);
+                                      FreeBytes free_bytes, const FileTuning& tuning = {});
 
   sqlite3* database() const { return database_.get(); }
   const std::string& path() const { return path_; }

@@ -18,14 +18,14 @@
 namespace ingero::record {
 
 // Why the recorder itself lost something.
-constexpr std::string_view kWriterBehind = "writer_behind";
-constexpr std::string_view kDiskFull = "disk_full";
-constexpr std::string_view kBudgetReached = "budget_reached";
-constexpr std::string_view kFileRemoved = "file_removed";
-constexpr std::string_view kWriteError = "write_error";
-constexpr std::string_view kEventsLost = "host_events_lost";
-constexpr std::array kRecorderLosses = {kWriterBehind, kDiskFull,   kBudgetReached,
-                                        kFileRemoved,  kWriteError, kEventsLost};
+inline constexpr std::string_view kWriterBehind = "writer_behind";
+inline constexpr std::string_view kDiskFull = "disk_full";
+inline constexpr std::string_view kBudgetReached = "budget_reached";
+inline constexpr std::string_view kFileRemoved = "file_removed";
+inline constexpr std::string_view kWriteError = "write_error";
+inline constexpr std::string_view kEventsLost = "host_events_lost";
+inline constexpr std::array kRecorderLosses = {kWriterBehind, kDiskFull,   kBudgetReached,
+                                               kFileRemoved,  kWriteError, kEventsLost};
 
 /// Writes what the agent knows beside the calls: processes, containers, libraries, communicators, the
 /// recording itself. Each function returns SQLITE_DONE or SQLite's error code.

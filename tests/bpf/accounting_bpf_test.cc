@@ -39,10 +39,12 @@ class Accounting : public ::testing::TestWithParam<AttachMethod> {
     options.method = GetParam();
     options.settings.entry_only = GetParam() == AttachMethod::kEntryOnly;
     options.settings.stream_calls = 1;
-    options.call_ring_bytes = 1 << 20;
     auto bpf = attach::BpfObject::create(options);
     ASSERT_TRUE(bpf) << bpf.error().message();
     bpf_ = std::move(*bpf);
+    const auto ring = bpf_->open_stream(1 << 20);
+    ASSERT_TRUE(ring) << ring.error().message();
+    ring_ = *ring;
     probes_ = std::make_unique<attach::LibraryProbes>(*bpf_, GetParam());
     collector_ = std::make_unique<collect::CallCollector>(bpf_->handles(), clock_);
   }
@@ -82,6 +84,7 @@ class Accounting : public ::testing::TestWithParam<AttachMethod> {
 
   Clock clock_;
   std::unique_ptr<attach::BpfObject> bpf_;
+  int ring_ = -1;  ///< of streamed events
   std::unique_ptr<attach::LibraryProbes> probes_;
   std::unique_ptr<collect::CallCollector> collector_;
   model::FileKey file_;
@@ -145,8 +148,8 @@ TEST_P(Counters, EachCallLiesInTheBucketThatTheReaderExpects) {
   attach(library, {"cudaMemcpy"});
   auto* copy = library.function<Memcpy>("cudaMemcpy");
   model::DurationCounts expected{};
-  auto reader = collect::EventReader::create(
-      bpf_->handles().call_events, [&](const event_header& header, std::size_t size) {
+  auto reader =
+      collect::EventReader::create(ring_, [&](const event_header& header, std::size_t size) {
         const auto* call = collect::event_as<call_event>(header, size);
         if (call != nullptr && call->header.tgid == static_cast<unsigned>(::getpid()))
           ++expected[model::duration_bucket(call->duration_ns)];

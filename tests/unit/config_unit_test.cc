@@ -70,6 +70,7 @@ TEST(Config, ReadsEverySetting) {
   expected.open_method = OpenMethod::path;
   expected.cgroup_hierarchy = CgroupHierarchyChoice::pids;
   expected.detach_grace = 90s;
+  expected.recordings = {"/data/recordings", 1500ULL << 20, 5};
   expected.node_name = "gpu-node-7";
   EXPECT_EQ(*config, expected);
 }
@@ -139,6 +140,10 @@ INSTANTIATE_TEST_SUITE_P(Values, BadConfig, testing::Values(
   Bad{"duration_negative", "scan_interval: -1s", "test.yaml:1", "is not a duration"},
   Bad{"duration_too_short", "scan_interval: 99ms", "test.yaml:1", "write a duration from 100ms to 1h"},
   Bad{"duration_too_long", "detach_grace: 2h", "test.yaml:1", "write a duration from 0s to 1h"},
+  Bad{"size_without_unit_word", "recordings: {budget: lots}", "test.yaml:1", "such as 512MiB"},
+  Bad{"size_too_small", "recordings: {budget: 1MiB}", "test.yaml:1", "write 0, or 10MiB to 16TiB"},
+  Bad{"path_not_absolute", "recordings: {directory: here}", "test.yaml:1", "write a path such as"},
+  Bad{"path_winding", "recordings: {directory: /a/../etc}", "test.yaml:1", "write a path such as"},
   Bad{"choice", "attach_method: kprobe", "test.yaml:1", "write one of auto | session | multi | perf | entry_only"},
   Bad{"choice_in_capitals", "log_level: INFO", "test.yaml:1", "write one of trace | debug"},
   Bad{"address", "listen_address: localhost", "test.yaml:1", "append one, such as localhost:9090"},

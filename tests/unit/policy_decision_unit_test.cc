@@ -58,6 +58,7 @@ TEST(TracePolicyTest, EveryFieldIsRead) {
       "slowCallThreshold": "1m30s",
       "labels": {"podLabels": ["app", "job-name"], "podAnnotations": ["team/cost"]},
       "limits": {"maxSeries": 5000},
+      "recording": {"name": "run-2", "duration": "90s", "maxSize": "20Mi", "files": 2},
       "later": {"unknown": true}}})"));
   ASSERT_TRUE(parsed) << parsed.error().message();
   EXPECT_EQ(parsed->name, "training");
@@ -79,6 +80,7 @@ TEST(TracePolicyTest, EveryFieldIsRead) {
   EXPECT_THAT(parsed->pod_labels, ElementsAre("app", "job-name"));
   EXPECT_THAT(parsed->pod_annotations, ElementsAre("team/cost"));
   EXPECT_EQ(parsed->max_series, 5000u);
+  EXPECT_EQ(parsed->recording, (RecordingSpec{"run-2", 90s, 20 << 20, 2}));
 }
 
 TEST(TracePolicyTest, WhatIsAbsentOrNullHasTheDefaults) {
@@ -110,6 +112,12 @@ TEST(TracePolicyTest, AWrongTypeOrBoundIsAnErrorThatNamesTheField) {
       {R"({"limits": {"maxSeries": 0}})", "(spec.limits.maxSeries): 0 is not between"},
       {R"({"limits": {"maxSeries": 18446744073709551615}})", "is not between"},
       {R"({"limits": {"maxSeries": 1.5}})", "not an integer"},
+      {R"({"recording": {"duration": "soon"}})", "(spec.recording.duration): it is no duration"},
+      {R"({"recording": {"duration": "0s"}})", "write a duration from 1s to 168h"},
+      {R"({"recording": {"duration": "169h"}})", "write a duration from 1s to 168h"},
+      {R"({"recording": {"maxSize": "20"}})", "(spec.recording.maxSize): it is no size"},
+      {R"({"recording": {"maxSize": "9Mi"}})", "write a size from 10Mi to 1024Gi"},
+      {R"({"recording": {"files": 0}})", "(spec.recording.files): 0 is not between"},
       {R"({"podSelector": {"matchExpressions": [{"key": "a", "operator": "Eq"}]}})",
        "(spec.podSelector.matchExpressions[0].operator)"},
   };
@@ -206,6 +214,33 @@ TEST_F(DecisionTest, SeveralPoliciesGiveAllProbesAndTheTightestLimits) {
   EXPECT_EQ(merged.max_series, 5000u);
   EXPECT_THAT(merged.pod_labels, ElementsAre("app", "job", "team"));
   EXPECT_THAT(merged.pod_annotations, ElementsAre("x"));
+}
+
+TEST_F(DecisionTest, WhatPoliciesAskToRecordIsOneRecordingOfTheLargest) {
+  const auto a = policy("a", R"({"recording": {"duration": "90s", "maxSize": "2Gi", "files": 2}})");
+  const auto b =
+      policy("b", R"({"recording": {"duration": "80s", "maxSize": "10Mi", "files": 9}})");
+  const Decision merged = decide({a, b, policy("c", "{}")});
+  ASSERT_TRUE(merged.recording);
+  EXPECT_EQ(merged.recording->spec, (RecordingSpec{"", 90s, 2ULL << 30, 9}));
+  EXPECT_THAT(merged.recording->policies, ElementsAre("a", "b"));
+  EXPECT_FALSE(decide({policy("c", "{}")}).recording);
+  EXPECT_EQ(decide({policy("d", R"({"recording": {}})")}).recording->spec, RecordingSpec{});
+}
+
+TEST_F(DecisionTest, AnotherNameOrPolicyIsAnotherRequestToRecord) {
+  const auto request = [&](const char* name, const char* spec) {
+    return decide({policy(name, spec)}).recording->request;
+  };
+  const auto first = request("a", R"({"recording": {"name": "x"}})");
+  EXPECT_EQ(request("a", R"({"recording": {"name": "x", "duration": "1s"}})"), first);
+  EXPECT_NE(request("a", R"({"recording": {"name": "y"}})"), first);
+  EXPECT_NE(request("b", R"({"recording": {"name": "x"}})"), first);
+}
+
+TEST_F(DecisionTest, NothingIsRecordedWhereNothingIsTraced) {
+  defaults.nccl = defaults.cuda = false;
+  EXPECT_FALSE(decide({policy("a", R"({"recording": {}})")}).recording);
 }
 
 TEST_F(DecisionTest, ThresholdOfThePoliciesElseOfTheSettings) {

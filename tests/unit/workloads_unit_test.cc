@@ -93,9 +93,12 @@ class WorkloadsTest : public ::testing::Test {
   k8s::PodTable pods_;
   model::Snapshot counted_;
   std::map<CgroupId, policy::Decision> kernel_;
+  std::set<CgroupId> streamed_;
   Workloads workloads_{[this] { return counted_; },
                        [this](const auto& changes) {
-                         for (const auto& [cgroup, decision] : changes) {
+                         for (const auto& [cgroup, decision, streamed] : changes) {
+                           if (streamed) streamed_.insert(cgroup);
+                           else streamed_.erase(cgroup);
                            if (decision) kernel_[cgroup] = *decision;
                            else kernel_.erase(cgroup);
                          }
@@ -133,6 +136,25 @@ TEST_F(WorkloadsTest, OnlyLabelsThatTheSettingsAllowAreShown) {
   refresh();
   EXPECT_THAT(workloads_.workload_of(kCgroup).labels,
               testing::ElementsAre(testing::Pair("label_job_name", "j")));
+}
+
+TEST_F(WorkloadsTest, OnlyRecordedPodsOfWhichAPolicyAsksForItAreStreamed) {
+  see_container("uid-train");
+  pods_.apply(k8s::ChangeType::added, pod_object("train", {{"app", "train"}}));
+  cluster({policy_for("train")}, false);
+  refresh();
+  workloads_.set_recorded_pods({"uid-train"});
+  EXPECT_TRUE(streamed_.empty()) << "no policy asks for it";
+  policy::TracePolicy asks = policy_for("train");
+  asks.recording.emplace();
+  cluster({asks}, false);
+  refresh();
+  EXPECT_TRUE(streamed_.contains(kCgroup));
+  workloads_.set_recorded_pods({});
+  EXPECT_TRUE(streamed_.empty());
+  workloads_.set_recorded_pods({"uid-train"});
+  EXPECT_TRUE(streamed_.contains(kCgroup));
+  EXPECT_TRUE(kernel_[kCgroup].functions.contains(kMemcpy)) << "it counts as before";
 }
 
 TEST_F(WorkloadsTest, WhatNoPolicyCoversIsNeverShown) {

@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/pod_recordings.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
+#include <sys/statvfs.h>
+
+#include <algorithm>
+#include <boost/asio/post.hpp>
+#include <chrono>
+
+#include "base/byte_size.h"
+#include "base/text.h"
+
+namespace ingero::app {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kTick = 100ms;
+constexpr std::uint64_t kTicksPerLook = 10;
+constexpr std::uint64_t kTicksPerSnapshot = 50;
+constexpr auto kDrainPatience = 2s;
+constexpr std::size_t kMaxRecordings = 16;  // of one node, at the same time
+constexpr std::size_t kMaxEnded = 64;
+constexpr std::size_t kMaxWaiting = 32 << 10;
+constexpr std::uint64_t kCacheBytes = 2 << 20;
+constexpr std::uint64_t kLeastRoom = 64 << 20;
+
+const char kRecording[] = "Recording";
+const char kEnded[] = "Ended";
+const char kRefused[] = "Refused";
+
+/// What of a snapshot is about these cgroups.
+std::shared_ptr<const model::Snapshot> part_of(const model::Snapshot& all,
+                                               const std::set<model::CgroupId>& cgroups) {
+  auto part = std::make_shared<model::Snapshot>();
+  part->unix_ns = all.unix_ns;
+  part->events_lost = all.events_lost;
+  std::set<model::FileKey> files;
+  for (const model::Process& process : all.processes) {
+    if (!cgroups.contains(process.cgroup)) continue;
+    part->processes.push_back(process);
+    files.insert(process.libraries.begin(), process.libraries.end());
+  }
+  for (const model::Library& library : all.libraries)
+    if (files.contains(library.file)) part->libraries.push_back(library);
+  for (const model::Communicator& communicator : all.communicators)
+    if (cgroups.contains(communicator.cgroup)) part->communicators.push_back(communicator);
+  return part;
+}
+
+}  // namespace
+
+PodRecordings::PodRecordings(boost::asio::io_context& io, const Clock& clock, Sources sources,
+                             config::RecordingsConfig config)
+    : io_(io),
+      clock_(clock),
+      sources_(std::move(sources)),
+      config_(std::move(config)),
+      keep_free_percent_(config_.keep_free_percent),
+      store_(config_.directory),
+      tick_timer_(io) {}
+
+PodRecordings::~PodRecordings() { stop("terminated"); }
+
+void PodRecordings::set_config(const config::RecordingsConfig& config) {
+  config_ = config;
+  keep_free_percent_ = config.keep_free_percent;
+  look();
+}
+
+void PodRecordings::look_soon() {
+  if (!look_pending_.exchange(true)) boost::asio::post(io_, [this] { look(); });
+}
+
+std::int64_t PodRecordings::now_s() const {
+  return static_cast<std::int64_t>(
+      clock_.unix_from_monotonic(system_clock_source().monotonic_ns()) / 1'000'000'000);
+}
+
+// ---- what is asked for ---------------------------------------------------------------------------
+
+std::map<std::string, PodRecordings::Wanted> PodRecordings::wanted() const {
+  std::map<std::string, Wanted> all;
+  for (const CoveredContainer& container : sources_.containers()) {
+    const bool asked = container.pod && container.state == "traced" && container.decision &&
+                       container.decision->recording;
+    if (!asked) continue;
+    Wanted& pod = all[container.pod->uid];
+    // Policies may select containers of one pod differently: what the first one asks for holds.
+    if (!pod.pod) pod.wish = *container.decision->recording;
+    pod.pod = container.pod;
+    pod.cgroups.insert(container.cgroup);
+  }
+  return all;
+}
+
+void PodRecordings::look() {
+  look_pending_ = false;
+  settle();
+  const auto pods = wanted();
+  const std::int64_t now = now_s();
+  for (auto& [uid, entry] : entries_) {
+    if (!entry->recorder || entry->finisher.joinable()) continue;
+    const auto found = pods.find(uid);
+    if (found == pods.end()) {
+      end(*entry, "the pod has ended, or no policy asks for it any more");
+      continue;
+    }
+    const Wanted& pod = found->second;
+    const std::string trouble = entry->recorder->status().ended;
+    entry->status.ends_unix_s =
+        entry->status.started_unix_s + pod.wish.spec.duration / std::chrono::seconds(1);
+    if (entry->request != record::request_name(uid + pod.wish.request))
+      end(*entry, "another recording was asked for");
+    else if (!trouble.empty()) end(*entry, trouble);
+    else if (now >= entry->status.ends_unix_s) end(*entry, "duration over");
+    else if (entry->cgroups != pod.cgroups) entry->cgroups = pod.cgroups;
+  }
+  for (const auto& [uid, pod] : pods) begin(uid, pod);
+  tell_agent();
+  publish();
+  const bool busy = std::any_of(entries_.begin(), entries_.end(), [](const auto& entry) {
+    return entry.second->status.state != kEnded || entry.second->finisher.joinable();
+  });
+  if (busy && !ticking_) tick();
+}
+
+void PodRecordings::tick() {
+  ++ticks_;
+  const auto snapshot = ticks_ % kTicksPerSnapshot == 0 ? sources_.snapshot() : nullptr;
+  bool busy = false;
+  for (auto& [uid, entry] : entries_) {
+    busy = busy || entry->status.state != kEnded || entry->finisher.joinable();
+    if (!entry->recorder || entry->finisher.joinable()) continue;
+    entry->recorder->tick();
+    if (snapshot) entry->recorder->update(part_of(*snapshot, entry->cgroups));
+  }
+  ticking_ = busy;
+  if (!busy) return;
+  tick_timer_.expires_after(kTick);
+  tick_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (error) return;
+    if (ticks_ % kTicksPerLook == 0) look();
+    tick();
+  });
+}
+
+// ---- the beginning of a recording ----------------------------------------------------------------
+
+void PodRecordings::begin(const std::string& uid, const Wanted& wanted) {
+  const std::string request = record::request_name(uid + wanted.wish.request);
+  std::unique_ptr<Entry>& place = entries_[uid];
+  // What has ended is not begun again; what is just being finished is looked at when it is done.
+  if (place && place->finisher.joinable()) return;
+  if (place && place->request == request && place->status.state != kRefused) return;
+  auto entry = std::make_unique<Entry>();
+  entry->request = request;
+  entry->cgroups = wanted.cgroups;
+  entry->max_bytes = wanted.wish.spec.max_bytes;
+  entry->status.k8s_namespace = wanted.pod->k8s_namespace;
+  entry->status.pod = wanted.pod->name;
+  entry->status.uid = uid;
+  entry->status.policies = wanted.wish.policies;
+  adopt_earlier_files(*entry);
+  const std::int64_t duration = wanted.wish.spec.duration / std::chrono::seconds(1);
+  if (!entry->earlier.empty() && now_s() >= entry->status.started_unix_s + duration) {
+    entry->status.state = kEnded;
+    entry->status.message = "recorded before the agent started";
+    entry->status.ends_unix_s = entry->status.started_unix_s + duration;
+  } else if (const auto opened = open(*entry, wanted); opened) {
+    entry->status.state = kRecording;
+    spdlog::info("records pod {}/{} into {}", entry->status.k8s_namespace, entry->status.pod,
+                 entry->recorder->status().path);
+  } else {
+    entry->status.state = kRefused;
+    entry->status.message = opened.error().message();
+    const bool news = !place || place->status.message != entry->status.message;
+    if (news)
+      spdlog::warn("pod {}/{} is not recorded: {}", entry->status.k8s_namespace, entry->status.pod,
+                   entry->status.message);
+  }
+  place = std::move(entry);
+}
+
+void PodRecordings::adopt_earlier_files(Entry& entry) const {
+  for (record::PodFile& file : store_.list()) {
+    if (file.k8s_namespace != entry.status.k8s_namespace || file.pod != entry.status.pod ||
+        file.request != entry.request)
+      continue;
+    if (entry.earlier.empty()) entry.status.started_unix_s = file.started_unix_s;
+    if (file.started_unix_s != entry.status.started_unix_s) continue;
+    entry.status.files.path = file.path;
+    entry.status.files.bytes += file.bytes;
+    ++entry.status.files.files;
+    entry.earlier.push_back(std::move(file));
+  }
+}
+
+Status PodRecordings::open(Entry& entry, const Wanted& wanted) {
+  if (auto reason = refusal(entry.max_bytes))
+    return fail(Error{"record pod", entry.status.k8s_namespace + "/" + entry.status.pod,
+                      std::move(*reason), "", 0});
+  if (entry.earlier.empty()) entry.status.started_unix_s = now_s();
+  entry.status.ends_unix_s =
+      entry.status.started_unix_s + wanted.wish.spec.duration / std::chrono::seconds(1);
+  auto recorder = record::RotatingRecorder::create(options_for(entry, wanted), clock_);
+  if (!recorder) return fail(recorder.error());
+  entry.recorder = std::move(*recorder);
+  return {};
+}
+
+/// Makes room for `more` bytes, or says why there is none.
+std::optional<std::string> PodRecordings::refusal(std::uint64_t more) const {
+  if (config_.budget == 0) return "the setting recordings.budget is 0";
+  std::uint64_t reserved = more, active_bytes = 0;
+  std::size_t active = 0;
+  std::set<std::string> kept;
+  const auto files = store_.list();
+  for (const auto& [uid, entry] : entries_) {
+    if (!entry || !entry->recorder) continue;
+    ++active;
+    reserved += entry->max_bytes;
+    for (const record::PodFile& file : files) {
+      if (file.k8s_namespace != entry->status.k8s_namespace || file.pod != entry->status.pod ||
+          file.request != entry->request)
+        continue;
+      kept.insert(file.path);
+      active_bytes += file.bytes;
+    }
+  }
+  if (active >= kMaxRecordings)
+    return fmt::format("{} pods are recorded on this node already", active);
+  if (reserved > config_.budget)
+    return fmt::format(
+        "it may take {}, but {} of the node's {} (setting recordings.budget) are promised to {} "
+        "other recordings",
+        format_byte_size(more), format_byte_size(reserved - more), format_byte_size(config_.budget),
+        active);
+  store_.shrink_to(config_.budget - reserved + active_bytes, kept);
+  if (const std::uint64_t free = free_bytes(config_.directory); free < std::min(more, kLeastRoom))
+    return fmt::format(
+        "{} has {} to give: {} % of its file system are left to others (setting "
+        "recordings.keep_free_percent)",
+        config_.directory, format_bytes(static_cast<double>(free)), config_.keep_free_percent);
+  return std::nullopt;
+}
+
+/// Room that recordings may take; the nearest folder that exists tells. What nobody knows is not refused.
+std::uint64_t PodRecordings::free_bytes(const std::string& path) const {
+  struct statvfs status {};
+  std::string folder = path;
+  while (::statvfs(folder.c_str(), &status) != 0) {
+    const auto slash = folder.rfind('/');
+    if (slash == std::string::npos || folder == "/") return ~0ULL;
+    folder = slash == 0 ? "/" : folder.substr(0, slash);
+  }
+  const std::uint64_t all = std::uint64_t{status.f_blocks} * status.f_frsize;
+  const std::uint64_t free = std::uint64_t{status.f_bavail} * status.f_frsize;
+  const std::uint64_t kept = all / 100 * keep_free_percent_;
+  return free > kept ? free - kept : 0;
+}
+
+record::RotatingOptions PodRecordings::options_for(const Entry& entry, const Wanted& wanted) const {
+  record::RotatingOptions options;
+  options.recorder = sources_.recorder;
+  options.recorder.facts.selection = fmt::format("pod {}/{} (uid {})", entry.status.k8s_namespace,
+                                                 entry.status.pod, entry.status.uid);
+  options.recorder.max_waiting = kMaxWaiting;
+  options.recorder.cache_bytes = kCacheBytes;
+  options.recorder.free_bytes = [this](const std::string& path) -> std::optional<std::uint64_t> {
+    return free_bytes(path);
+  };
+  options.max_bytes = entry.max_bytes;
+  options.files = wanted.wish.spec.files;
+  options.snapshot = part_of(*sources_.snapshot(), wanted.cgroups);
+  for (const record::PodFile& file : entry.earlier) {
+    options.earlier_files.push_back(file.path);
+    options.first_number = file.number + 1;
+  }
+  record::PodFile file;
+  file.k8s_namespace = entry.status.k8s_namespace;
+  file.pod = entry.status.pod;
+  file.request = entry.request;
+  file.started_unix_s = entry.status.started_unix_s;
+  options.path_of = [this, file](std::uint32_t number) mutable -> Result<std::string> {
+    file.number = number;
+    const auto named = store_.name(file);
+    if (!named) return fail(named.error());
+    if (auto made = store_.prepare(*named); !made) return fail(made.error());
+    return named->path;
+  };
+  return options;
+}
+
+// ---- its end -------------------------------------------------------------------------------------
+
+void PodRecordings::end(Entry& entry, const std::string& reason) {
+  entry.status.state = kEnded;
+  entry.status.message = reason;
+  tell_agent();
+  const auto patience = std::chrono::steady_clock::now() + kDrainPatience;
+  while (!sources_.drain() && std::chrono::steady_clock::now() < patience)
+    std::this_thread::sleep_for(5ms);  // a writer is behind
+  std::erase_if(by_cgroup_, [&](const auto& known) { return known.second == &entry; });
+  spdlog::info("recording of pod {}/{} ended: {}", entry.status.k8s_namespace, entry.status.pod,
+               reason);
+  entry.finisher = std::thread([&entry, reason] {
+    entry.recorder->finish(reason);
+    entry.finished = true;
+  });
+}
+
+/// Takes over what has been finished since.
+void PodRecordings::settle() {
+  std::size_t ended = 0;
+  for (auto& [uid, entry] : entries_) {
+    if (entry->finisher.joinable() && entry->finished) {
+      entry->finisher.join();
+      entry->status.files = entry->recorder->status();
+      entry->recorder.reset();
+    }
+    ended += entry->status.state != kRecording && !entry->finisher.joinable() ? 1 : 0;
+  }
+  if (ended <= kMaxEnded) return;
+  const auto pods = wanted();
+  std::erase_if(entries_, [&](const auto& known) {
+    const Entry& entry = *known.second;
+    return !entry.recorder && !pods.contains(known.first);
+  });
+}
+
+void PodRecordings::stop(const std::string& reason) {
+  tick_timer_.cancel();
+  for (auto& [uid, entry] : entries_)
+    if (entry->recorder && !entry->finisher.joinable()) end(*entry, reason);
+  for (auto& [uid, entry] : entries_)
+    if (entry->finisher.joinable()) entry->finisher.join();
+  entries_.clear();
+}
+
+void PodRecordings::tell_agent() {
+  std::set<std::string> uids;
+  for (auto& [uid, entry] : entries_) {
+    if (!entry || entry->status.state != kRecording) continue;
+    uids.insert(uid);
+    for (const model::CgroupId cgroup : entry->cgroups) by_cgroup_[cgroup] = entry.get();
+  }
+  if (auto told = sources_.record_pods(std::move(uids)); !told)
+    spdlog::error("nothing can be recorded: {}", told.error().message());
+}
+
+// ---- what is recorded ----------------------------------------------------------------------------
+
+PodRecordings::Entry* PodRecordings::recording_of(model::CgroupId cgroup) {
+  const auto found = by_cgroup_.find(cgroup);
+  return found == by_cgroup_.end() ? nullptr : found->second;
+}
+
+bool PodRecordings::add(const call_event& call) {
+  const auto cgroup = static_cast<model::CgroupId>(call.header.cgroup_id);
+  Entry* entry = recording_of(cgroup);
+  if (entry == nullptr && !look_pending_) {
+    // A container that has just begun in a pod that is recorded.
+    for (const auto& [uid, pod] : wanted()) {
+      const auto known = entries_.find(uid);
+      if (!pod.cgroups.contains(cgroup) || known == entries_.end()) continue;
+      if (known->second->status.state != kRecording) continue;
+      known->second->cgroups.insert(cgroup);
+      entry = by_cgroup_[cgroup] = known->second.get();
+    }
+    if (entry == nullptr) look_soon();
+  }
+  return entry == nullptr || entry->recorder->add(call);
+}
+
+void PodRecordings::add(std::uint64_t cgroup, const record::TcpEvent& event) {
+  if (Entry* entry = recording_of(static_cast<model::CgroupId>(cgroup)))
+    entry->recorder->add(event);
+}
+
+void PodRecordings::add(const record::SchedEvent& event) {
+  if (Entry* entry = recording_of(static_cast<model::CgroupId>(event.cgroup_id)))
+    entry->recorder->add(event);
+}
+
+// ---- what is told --------------------------------------------------------------------------------
+
+void PodRecordings::publish() {
+  std::vector<PodRecordingStatus> all;
+  for (const auto& [uid, entry] : entries_) {
+    PodRecordingStatus status = entry->status;
+    if (entry->recorder && !entry->finisher.joinable()) status.files = entry->recorder->status();
+    all.push_back(std::move(status));
+  }
+  const std::lock_guard lock(mutex_);
+  published_ = std::move(all);
+}
+
+std::vector<PodRecordingStatus> PodRecordings::status() const {
+  const std::lock_guard lock(mutex_);
+  return published_;
+}
+
+}  // namespace ingero::app

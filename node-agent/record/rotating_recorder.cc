@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "record/rotating_recorder.h"
+
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "record/state_rows.h"
+
+namespace ingero::record {
+namespace {
+
+std::uint64_t size_of(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 ? static_cast<std::uint64_t>(status.st_size) : 0;
+}
+
+std::uint64_t lost_calls(const RecorderStatus& status) {
+  std::uint64_t lost = 0;
+  for (const auto reason : {kWriterBehind, kDiskFull, kBudgetReached, kFileRemoved, kWriteError}) {
+    const auto found = status.losses.find(std::string(reason));
+    if (found != status.losses.end()) lost += found->second;
+  }
+  return lost;
+}
+
+}  // namespace
+
+RotatingRecorder::RotatingRecorder(RotatingOptions options, const Clock& clock)
+    : options_(std::move(options)),
+      clock_(clock),
+      next_number_(options_.first_number),
+      files_(std::move(options_.earlier_files)),
+      last_snapshot_(std::move(options_.snapshot)) {
+  const auto most = static_cast<std::uint32_t>(options_.max_bytes / kMinFileBytes);
+  options_.files = std::clamp(options_.files, 1U, std::max(most, 1U));
+  share_ = options_.max_bytes / options_.files;
+}
+
+Result<std::unique_ptr<RotatingRecorder>> RotatingRecorder::create(RotatingOptions options,
+                                                                   const Clock& clock) {
+  std::unique_ptr<RotatingRecorder> recorder(new RotatingRecorder(std::move(options), clock));
+  if (auto begun = recorder->begin_file(); !begun) return fail(begun.error());
+  return recorder;
+}
+
+RotatingRecorder::~RotatingRecorder() { finish("ended"); }
+
+Status RotatingRecorder::begin_file() {
+  make_room();
+  auto path = options_.path_of(next_number_);
+  if (!path) return fail(path.error());
+  RecorderOptions options = options_.recorder;
+  options.path = *path;
+  options.max_bytes = share_;
+  if (last_snapshot_) options.base_losses = last_snapshot_->events_lost;
+  auto recorder = Recorder::create(options, clock_);
+  if (!recorder) return fail(recorder.error());
+  ++next_number_;
+  files_.push_back(std::move(*path));
+  retire(std::exchange(current_, std::move(*recorder)));
+  if (last_snapshot_) current_->update(last_snapshot_);
+  return {};
+}
+
+/// For one more file.
+void RotatingRecorder::make_room() {
+  while (files_.size() >= options_.files && !files_.empty()) {
+    // A file whose end is still being written must not come back.
+    settle(true);
+    for (const char* suffix : {"", "-wal", "-shm"}) ::unlink((files_.front() + suffix).c_str());
+    files_.erase(files_.begin());
+  }
+}
+
+void RotatingRecorder::retire(std::unique_ptr<Recorder> recorder) {
+  if (!recorder) return;
+  auto finishing = std::make_unique<Finishing>();
+  finishing->recorder = std::move(recorder);
+  finishing->thread = std::thread([raw = finishing.get()] {
+    raw->recorder->finish("the next file goes on");
+    raw->done = true;
+  });
+  finishing_.push_back(std::move(finishing));
+}
+
+/// Takes over what finished files have counted.
+void RotatingRecorder::settle(bool wait) {
+  std::erase_if(finishing_, [&](const auto& finishing) {
+    if (!wait && !finishing->done) return false;
+    finishing->thread.join();
+    count(finishing->recorder->status());
+    return true;
+  });
+}
+
+void RotatingRecorder::count(const RecorderStatus& status) {
+  finished_calls_ += status.nccl_calls + status.cuda_calls;
+  finished_lost_ += lost_calls(status);
+}
+
+void RotatingRecorder::update(std::shared_ptr<const model::Snapshot> snapshot) {
+  last_snapshot_ = snapshot;
+  current_->update(std::move(snapshot));
+}
+
+void RotatingRecorder::tick() {
+  settle(false);
+  if (options_.files == 1 || !trouble_.empty()) return;
+  const RecorderStatus status = current_->status();
+  const bool full = status.stopped == kBudgetReached;
+  if (!full && (!status.stopped.empty() || status.bytes < share_ - share_ / 8)) return;
+  rotate();
+}
+
+void RotatingRecorder::rotate() {
+  if (auto begun = begin_file(); !begun) {
+    // The newest file still has some room; what comes after it is counted there.
+    trouble_ = begun.error().message();
+    spdlog::error("the recording has no next file: {}", trouble_);
+  }
+}
+
+RotatingStatus RotatingRecorder::status() const {
+  RotatingStatus all;
+  const RecorderStatus now = current_ ? current_->status() : RecorderStatus{};
+  all.path = files_.empty() ? "" : files_.back();
+  all.files = static_cast<std::uint32_t>(files_.size());
+  for (const std::string& file : files_) all.bytes += size_of(file) + size_of(file + "-wal");
+  all.calls = finished_calls_ + now.nccl_calls + now.cuda_calls;
+  all.lost = finished_lost_ + lost_calls(now);
+  for (const auto& finishing : finishing_) {
+    const RecorderStatus before = finishing->recorder->status();
+    all.calls += before.nccl_calls + before.cuda_calls;
+    all.lost += lost_calls(before);
+  }
+  // Full, with a next file to come: it goes on.
+  const bool goes_on = now.stopped == kBudgetReached && options_.files > 1 && trouble_.empty();
+  if (!goes_on) all.ended = now.trouble;
+  return all;
+}
+
+RotatingStatus RotatingRecorder::finish(const std::string& reason) {
+  if (current_) static_cast<void>(current_->finish(reason));
+  settle(true);
+  return status();
+}
+
+}  // namespace ingero::record
