@@ -103,7 +103,7 @@ void PodRecordings::look() {
   const auto pods = wanted();
   const std::int64_t now = now_s();
   for (auto& [uid, entry] : entries_) {
-    if (!entry->recorder || entry->finisher.joinable()) continue;
+    if (!entry->is_recording()) continue;
     const auto found = pods.find(uid);
     if (found == pods.end()) {
       end(*entry, "the pod has ended, or no policy asks for it any more");
@@ -123,7 +123,7 @@ void PodRecordings::look() {
   tell_agent();
   publish();
   const bool busy = std::any_of(entries_.begin(), entries_.end(), [](const auto& entry) {
-    return entry.second->status.state != kEnded || entry.second->finisher.joinable();
+    return entry.second->status.state != kEnded;
   });
   if (busy && !ticking_) tick();
 }
@@ -133,8 +133,8 @@ void PodRecordings::tick() {
   const auto snapshot = ticks_ % kTicksPerSnapshot == 0 ? sources_.snapshot() : nullptr;
   bool busy = false;
   for (auto& [uid, entry] : entries_) {
-    busy = busy || entry->status.state != kEnded || entry->finisher.joinable();
-    if (!entry->recorder || entry->finisher.joinable()) continue;
+    busy = busy || entry->status.state != kEnded;
+    if (!entry->is_recording()) continue;
     entry->recorder->tick();
     if (snapshot) entry->recorder->update(part_of(*snapshot, entry->cgroups));
   }
@@ -154,7 +154,7 @@ void PodRecordings::begin(const std::string& uid, const Wanted& wanted) {
   const std::string request = record::request_name(uid + wanted.wish.request);
   std::unique_ptr<Entry>& place = entries_[uid];
   // What has ended is not begun again; what is just being finished is looked at when it is done.
-  if (place && place->finisher.joinable()) return;
+  if (place && place->ending) return;
   if (place && place->request == request && place->status.state != kRefused) return;
   auto entry = std::make_unique<Entry>();
   entry->request = request;
@@ -298,7 +298,7 @@ record::RotatingOptions PodRecordings::options_for(const Entry& entry, const Wan
 // ---- its end -------------------------------------------------------------------------------------
 
 void PodRecordings::end(Entry& entry, const std::string& reason) {
-  entry.status.state = kEnded;
+  entry.ending = true;
   entry.status.message = reason;
   tell_agent();
   const auto patience = std::chrono::steady_clock::now() + kDrainPatience;
@@ -307,6 +307,7 @@ void PodRecordings::end(Entry& entry, const std::string& reason) {
   std::erase_if(by_cgroup_, [&](const auto& known) { return known.second == &entry; });
   spdlog::info("recording of pod {}/{} ended: {}", entry.status.k8s_namespace, entry.status.pod,
                reason);
+  entry.status.files = entry.recorder->status();
   entry.finisher = std::thread([&entry, reason] {
     entry.recorder->finish(reason);
     entry.finished = true;
@@ -317,12 +318,14 @@ void PodRecordings::end(Entry& entry, const std::string& reason) {
 void PodRecordings::settle() {
   std::size_t ended = 0;
   for (auto& [uid, entry] : entries_) {
-    if (entry->finisher.joinable() && entry->finished) {
+    if (entry->ending && entry->finished) {
       entry->finisher.join();
+      entry->ending = false;
+      entry->status.state = kEnded;
       entry->status.files = entry->recorder->status();
       entry->recorder.reset();
     }
-    ended += entry->status.state != kRecording && !entry->finisher.joinable() ? 1 : 0;
+    ended += entry->status.state != kRecording ? 1 : 0;
   }
   if (ended <= kMaxEnded) return;
   const auto pods = wanted();
@@ -335,16 +338,16 @@ void PodRecordings::settle() {
 void PodRecordings::stop(const std::string& reason) {
   tick_timer_.cancel();
   for (auto& [uid, entry] : entries_)
-    if (entry->recorder && !entry->finisher.joinable()) end(*entry, reason);
+    if (entry->is_recording()) end(*entry, reason);
   for (auto& [uid, entry] : entries_)
-    if (entry->finisher.joinable()) entry->finisher.join();
+    if (entry->ending) entry->finisher.join();
   entries_.clear();
 }
 
 void PodRecordings::tell_agent() {
   std::set<std::string> uids;
   for (auto& [uid, entry] : entries_) {
-    if (!entry || entry->status.state != kRecording) continue;
+    if (!entry || !entry->is_recording()) continue;
     uids.insert(uid);
     for (const model::CgroupId cgroup : entry->cgroups) by_cgroup_[cgroup] = entry.get();
   }
@@ -367,7 +370,7 @@ bool PodRecordings::add(const call_event& call) {
     for (const auto& [uid, pod] : wanted()) {
       const auto known = entries_.find(uid);
       if (!pod.cgroups.contains(cgroup) || known == entries_.end()) continue;
-      if (known->second->status.state != kRecording) continue;
+      if (!known->second->is_recording()) continue;
       known->second->cgroups.insert(cgroup);
       entry = by_cgroup_[cgroup] = known->second.get();
     }
@@ -392,7 +395,7 @@ void PodRecordings::publish() {
   std::vector<PodRecordingStatus> all;
   for (const auto& [uid, entry] : entries_) {
     PodRecordingStatus status = entry->status;
-    if (entry->recorder && !entry->finisher.joinable()) status.files = entry->recorder->status();
+    if (entry->is_recording()) status.files = entry->recorder->status();
     all.push_back(std::move(status));
   }
   const std::lock_guard lock(mutex_);

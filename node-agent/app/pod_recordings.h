@@ -80,8 +80,10 @@ class PodRecordings {
     std::uint64_t max_bytes = 0;
     std::vector<record::PodFile> earlier;                ///< files from before a restart
     std::unique_ptr<record::RotatingRecorder> recorder;  ///< null: not recording
+    bool ending = false;  ///< what is recorded is being brought to disk, by a thread
     std::thread finisher;
     std::atomic<bool> finished = false;
+    bool is_recording() const { return recorder && !ending; }
   };
   using Entries = std::map<std::string, std::unique_ptr<Entry>>;  ///< by the pod's uid
 

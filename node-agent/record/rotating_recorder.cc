@@ -13,6 +13,8 @@
 namespace ingero::record {
 namespace {
 
+constexpr std::uint64_t kBytesPerCall = 40;
+
 std::uint64_t size_of(const std::string& path) {
   struct stat status {};
   return ::stat(path.c_str(), &status) == 0 ? static_cast<std::uint64_t>(status.st_size) : 0;
@@ -55,7 +57,11 @@ Status RotatingRecorder::begin_file() {
   if (!path) return fail(path.error());
   RecorderOptions options = options_.recorder;
   options.path = *path;
-  options.max_bytes = share_;
+  // What bursts can use beyond the file's share, less what still waits to be written to the last one.
+  const std::uint64_t others = bytes() + (current_ ? options.max_waiting * kBytesPerCall : 0);
+  options.max_bytes =
+      std::max(options_.max_bytes - std::min(others, options_.max_bytes), share_ / 4);
+  rotate_at_ = std::min(share_, options.max_bytes / 4 * 3);
   if (last_snapshot_) options.base_losses = last_snapshot_->events_lost;
   auto recorder = Recorder::create(options, clock_);
   if (!recorder) return fail(recorder.error());
@@ -66,9 +72,18 @@ Status RotatingRecorder::begin_file() {
   return {};
 }
 
-/// For one more file.
+std::uint64_t RotatingRecorder::bytes() const {
+  std::uint64_t bytes = 0;
+  for (const std::string& file : files_) bytes += size_of(file) + size_of(file + "-wal");
+  return bytes;
+}
+
+/// For one more file. A burst may have made the last ones larger than their share.
 void RotatingRecorder::make_room() {
-  while (files_.size() >= options_.files && !files_.empty()) {
+  const auto is_full = [&] {
+    return files_.size() >= options_.files || bytes() + share_ / 2 > options_.max_bytes;
+  };
+  while (!files_.empty() && is_full()) {
     // A file whose end is still being written must not come back.
     settle(true);
     for (const char* suffix : {"", "-wal", "-shm"}) ::unlink((files_.front() + suffix).c_str());
@@ -112,7 +127,7 @@ void RotatingRecorder::tick() {
   if (options_.files == 1 || !trouble_.empty()) return;
   const RecorderStatus status = current_->status();
   const bool full = status.stopped == kBudgetReached;
-  if (!full && (!status.stopped.empty() || status.bytes < share_ - share_ / 8)) return;
+  if (!full && (!status.stopped.empty() || status.bytes < rotate_at_)) return;
   rotate();
 }
 
@@ -129,7 +144,7 @@ RotatingStatus RotatingRecorder::status() const {
   const RecorderStatus now = current_ ? current_->status() : RecorderStatus{};
   all.path = files_.empty() ? "" : files_.back();
   all.files = static_cast<std::uint32_t>(files_.size());
-  for (const std::string& file : files_) all.bytes += size_of(file) + size_of(file + "-wal");
+  all.bytes = bytes();
   all.calls = finished_calls_ + now.nccl_calls + now.cuda_calls;
   all.lost = finished_lost_ + lost_calls(now);
   for (const auto& finishing : finishing_) {

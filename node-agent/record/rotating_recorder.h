@@ -72,6 +72,7 @@ class RotatingRecorder {
   RotatingRecorder(RotatingOptions options, const Clock& clock);
   Status begin_file();
   void rotate();
+  std::uint64_t bytes() const;
   void make_room();
   void retire(std::unique_ptr<Recorder> recorder);
   void settle(bool wait);
@@ -79,7 +80,8 @@ class RotatingRecorder {
 
   RotatingOptions options_;
   const Clock& clock_;
-  std::uint64_t share_ = 0;  ///< of one file, in bytes
+  std::uint64_t share_ = 0;      ///< of one file, in bytes
+  std::uint64_t rotate_at_ = 0;  ///< size of the newest file at which the next begins
   std::uint32_t next_number_;
   std::vector<std::string> files_;  ///< oldest first, the newest included
   std::unique_ptr<Recorder> current_;

@@ -313,7 +313,7 @@ TEST_F(RecorderTest, TheBudgetEndsTheRecordingAndIsKept) {
   auto recorder = make(std::move(options));
   const std::uint64_t wanted = 200'000;
   for (std::uint64_t i = 0; i < wanted; ++i)
-    while (!recorder->add(nccl_call())) std::this_thread::yield();
+    if (!recorder->add(nccl_call())) std::this_thread::yield();
   const auto status = recorder->finish("interrupted");
   EXPECT_EQ(status.stopped, "budget_reached");
   EXPECT_LE(status.bytes, std::uint64_t{2} << 20);
