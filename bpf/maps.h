@@ -193,6 +193,9 @@ extern struct waits_map waits SEC(".maps");
 
 struct scheduled_thread {
 	u64 queued_ns; /* since when it waits for a processor; 0: it does not */
+	u64 blocked_ns; /* since when it is off the processor by blocking; 0: it is not, or nobody saw */
+	u32 sleep_state; /* of the block */
+	u32 generation; /* of the scheduler's programs that saw the times above */
 };
 
 struct scheduled_threads_map {

@@ -68,7 +68,7 @@ static __always_inline void send_retransmit(const struct sock_common *sock, u64 
 	struct tcp_event *event = bpf_ringbuf_reserve(&call_events, sizeof(*event), 0);
 
 	if (!event) {
-		count_loss(LOSS_CALL_RING_FULL);
+		count_loss(LOSS_HOST_EVENT_RING_FULL);
 		return;
 	}
 	__builtin_memset(&event->header, 0, sizeof(event->header));
@@ -141,7 +141,7 @@ int tcp_retransmit(u64 *ctx)
 		send_retransmit(sock, cgroup_id, netns, family, seq + i * size, TCP_RETRANSMIT_SKB);
 	}
 	if (segments > MAX_SEGMENTS)
-		count_loss_n(LOSS_CALL_RING_FULL, segments - MAX_SEGMENTS);
+		count_loss_n(LOSS_HOST_EVENT_RING_FULL, segments - MAX_SEGMENTS);
 	return 0;
 }
 

@@ -77,6 +77,8 @@ Status Agent::load() {
   bpf_options.settings.stream_network = options_.on_retransmit ? 1 : 0;
   bpf_options.settings.stream_waits_ns =
       options_.on_wait ? static_cast<std::uint64_t>(options_.wait_threshold.count()) : 0;
+  bpf_options.settings.stream_off_cpu_ns =
+      options_.on_wait ? static_cast<std::uint64_t>(options_.off_cpu_threshold.count()) : 0;
   bpf_options.settings.only_listed_processes = options_.only_pid ? 1 : 0;
   bpf_options.settings.entry_only = method_ == AttachMethod::kEntryOnly ? 1 : 0;
   auto bpf = attach::BpfObject::create(bpf_options);
@@ -156,7 +158,8 @@ bool Agent::take_streamed(const event_header& header, std::size_t size) {
         options_.on_retransmit(*event, sockets_->owner(cgroup, event->netns));
       return true;
     }
-    case EVENT_RUN_QUEUE_WAIT: {
+    case EVENT_RUN_QUEUE_WAIT:
+    case EVENT_OFF_CPU: {
       const auto* event = collect::event_as<wait_event>(header, size);
       if (event != nullptr && options_.on_wait && is_selected(cgroup)) options_.on_wait(*event);
       return true;

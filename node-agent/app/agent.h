@@ -41,9 +41,9 @@ struct AgentOptions {
   std::function<bool(const call_event&)> on_call;
   /// Gets every segment that TCP sent again, and the owner of its socket, if that is known.
   std::function<void(const tcp_event&, std::optional<model::CgroupId>)> on_retransmit;
-  /// Gets waits for a processor of `wait_threshold` or more.
+  /// Gets waits for a processor and off-CPU spans of these lengths or more; 0: none.
   std::function<void(const wait_event&)> on_wait;
-  std::chrono::nanoseconds wait_threshold{0};
+  std::chrono::nanoseconds wait_threshold{0}, off_cpu_threshold{0};
 };
 
 /// The data path, wired: discover -> attach -> (kernel counts) -> collect -> attribute. Everything but

@@ -45,7 +45,16 @@ std::optional<std::string> command_of(const model::ProcessKey& process) {
   return *text;
 }
 
-record::RecordingFacts facts_of(const Agent& agent, const std::string& selection) {
+record::SleepState sleep_state_of(std::uint32_t state) {
+  switch (state) {
+    case SLEEP_INTERRUPTIBLE: return record::SleepState::kInterruptible;
+    case SLEEP_UNINTERRUPTIBLE: return record::SleepState::kUninterruptible;
+    case SLEEP_STOPPED: return record::SleepState::kStopped;
+    default: return record::SleepState::kUnknown;
+  }
+}
+
+record::RecordingFacts facts_of(const Agent& agent, const RecordingOptions& options) {
   record::RecordingFacts facts;
   utsname names{};
   if (::uname(&names) == 0) {
@@ -55,7 +64,9 @@ record::RecordingFacts facts_of(const Agent& agent, const std::string& selection
   }
   facts.agent_version = fmt::format("{} ({})", kVersion, kRevision);
   facts.attach_method = model::to_string(agent.method());
-  facts.selection = selection;
+  facts.selection = options.selection;
+  facts.wait_threshold_ns = options.wait_threshold.count();
+  facts.off_cpu_threshold_ns = options.off_cpu_threshold.count();
   return facts;
 }
 
@@ -67,7 +78,7 @@ Result<std::unique_ptr<RecordingSession>> RecordingSession::start(boost::asio::i
   std::unique_ptr<RecordingSession> session(new RecordingSession(io, agent, options.path));
   record::RecorderOptions wanted;
   wanted.path = options.path;
-  wanted.facts = facts_of(agent, options.selection);
+  wanted.facts = facts_of(agent, options);
   wanted.owner = owner_of_recording();
   wanted.max_bytes = options.max_bytes;
   wanted.container_of = [&agent](std::uint64_t cgroup) {
@@ -106,6 +117,8 @@ void RecordingSession::add(const wait_event& event) {
   record::SchedEvent row;
   row.unix_ns = static_cast<std::int64_t>(agent_.clock().unix_from_monotonic(event.header.time_ns));
   row.duration_ns = event.wait_ns;
+  row.off_cpu = event.header.kind == EVENT_OFF_CPU;
+  row.state = sleep_state_of(event.sleep_state);
   row.cpu = event.cpu;
   row.tid = event.header.tid;
   row.process = {event.header.tgid, event.header.process_start_ns};

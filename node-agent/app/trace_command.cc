@@ -37,7 +37,6 @@ using namespace std::chrono_literals;
 
 constexpr auto kFrameInterval = 1s;
 constexpr auto kWindowInterval = 10s;
-constexpr auto kRecordedWait = 1ms;  // shorter waits for a processor are in the metric only
 constexpr std::size_t kFlushBytes = 64 << 10;
 constexpr std::size_t kMaxLabels = 8192;
 
@@ -122,7 +121,10 @@ Status TraceRun::start() {
     agent_options.on_wait = [this](const wait_event& event) {
       if (recording_) recording_->add(event);
     };
-    agent_options.wait_threshold = kRecordedWait;
+    if (!options_.config.probes.scheduler)  // the file says that there are none
+      options_.recording.wait_threshold = options_.recording.off_cpu_threshold = 0ns;
+    agent_options.wait_threshold = options_.recording.wait_threshold;
+    agent_options.off_cpu_threshold = options_.recording.off_cpu_threshold;
   }
   if (options_.print_calls) call_writer_ = std::make_unique<cli::LineWriter>(STDOUT_FILENO);
   auto agent = Agent::create(io_, std::move(agent_options));

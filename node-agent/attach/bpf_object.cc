@@ -223,6 +223,8 @@ Status BpfObject::watch_network(bool on) {
 
 Status BpfObject::watch_scheduler(bool on) {
   auto& progs = parts_->skeleton->progs;
+  if (on && parts_->scheduler_links.empty())
+    ++parts_->skeleton->bss->settings.scheduler_generation;  // nobody saw what threads did before
   return switch_programs(
       on, {progs.scheduler_wakeup, progs.scheduler_wakeup_new, progs.scheduler_switch},
       parts_->scheduler_links);
