@@ -186,7 +186,7 @@ static __always_inline void send_call(struct task_struct *task, struct call_key 
 {
 	struct call_event *event;
 
-	event = stream_reserve(sizeof(*event));
+	event = stream_reserve(sizeof(*event), LOSS_CALL_RING_FULL);
 	if (!event)
 		return;
 	event->header.kind = EVENT_CALL;

@@ -194,6 +194,9 @@ extern struct waits_map waits SEC(".maps");
 
 struct scheduled_thread {
 	u64 queued_ns; /* since when it waits for a processor; 0: it does not */
+	u64 blocked_ns; /* since when it is off the processor by blocking; 0: it is not, or nobody saw */
+	u32 sleep_state; /* of the block */
+	u32 generation; /* of the scheduler's programs that saw the times above */
 };
 
 struct scheduled_threads_map {
@@ -277,15 +280,15 @@ static __always_inline void count_loss(u32 reason)
 	count_loss_n(reason, 1);
 }
 
-/* A record in the ring of streamed calls; NULL: nobody reads, or no room, which is counted. */
-static __always_inline void *stream_reserve(u64 size)
+/* A record in the ring of streamed events; NULL: nobody reads, or no room, which is counted. */
+static __always_inline void *stream_reserve(u64 size, u32 loss)
 {
 	u32 zero = 0;
 	void *ring = bpf_map_lookup_elem(&call_rings, &zero);
 	void *record = ring ? bpf_ringbuf_reserve(ring, size, 0) : NULL;
 
 	if (ring && !record)
-		count_loss(LOSS_CALL_RING_FULL);
+		count_loss(loss);
 	return record;
 }
 

@@ -65,7 +65,7 @@ static __always_inline void fill_addresses(struct tcp_event *event, const struct
 static __always_inline void send_retransmit(const struct sock_common *sock, u64 cgroup_id,
 					    u32 netns, u32 family, u32 seq, u32 kind)
 {
-	struct tcp_event *event = stream_reserve(sizeof(*event));
+	struct tcp_event *event = stream_reserve(sizeof(*event), LOSS_HOST_EVENT_RING_FULL);
 
 	if (!event)
 		return;
@@ -139,7 +139,7 @@ int tcp_retransmit(u64 *ctx)
 		send_retransmit(sock, cgroup_id, netns, family, seq + i * size, TCP_RETRANSMIT_SKB);
 	}
 	if (segments > MAX_SEGMENTS)
-		count_loss_n(LOSS_CALL_RING_FULL, segments - MAX_SEGMENTS);
+		count_loss_n(LOSS_HOST_EVENT_RING_FULL, segments - MAX_SEGMENTS);
 	return 0;
 }
 

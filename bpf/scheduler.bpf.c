@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0
-/* How long threads of traced processes were ready to run and did not. */
+/* How long threads of traced processes were ready to run and did not, and how long they slept. */
 #include "account.h"
+
+/* Bits of a task's state, as the kernel numbers them (include/linux/sched.h). */
+#define TASK_INTERRUPTIBLE 0x0001
+#define TASK_UNINTERRUPTIBLE 0x0002
+#define TASK_STOPPED_OR_TRACED 0x000c
+#define TASK_RTLOCK_WAIT 0x1000 /* a sleeping spin lock of PREEMPT_RT */
 
 static __always_inline int is_traced_process(struct task_struct *task)
 {
@@ -8,23 +14,60 @@ static __always_inline int is_traced_process(struct task_struct *task)
 
 	key.start_ns = task->group_leader->start_boottime;
 	key.tgid = task->tgid;
+	if (settings.only_listed_processes && !bpf_map_lookup_elem(&traced_tgids, &key.tgid))
+		return 0;
 	return bpf_map_lookup_elem(&processes, &key) != NULL;
+}
+
+/* What is remembered of a thread of a traced process; NULL: it is not one, or there is no room. What was
+ * remembered before the programs were attached is forgotten: nobody saw what came after. */
+static __always_inline struct scheduled_thread *thread_of(struct task_struct *task)
+{
+	static const struct scheduled_thread nothing;
+	struct scheduled_thread *thread;
+
+	if (!is_traced_process(task))
+		return NULL;
+	thread = bpf_task_storage_get(&scheduled_threads, task, NULL,
+				      BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!thread) {
+		count_loss(LOSS_SCHEDULER_STATE);
+		return NULL;
+	}
+	if (thread->generation != settings.scheduler_generation) {
+		*thread = nothing;
+		thread->generation = settings.scheduler_generation;
+	}
+	return thread;
 }
 
 /* The task waits for a processor from now on. */
 static __always_inline void queue_begin(struct task_struct *task)
 {
-	struct scheduled_thread *thread;
+	struct scheduled_thread *thread = thread_of(task);
 
-	if (!is_traced_process(task))
+	if (thread)
+		thread->queued_ns = bpf_ktime_get_ns();
+}
+
+static __always_inline u32 sleep_state_of(u32 state)
+{
+	if (state & TASK_INTERRUPTIBLE)
+		return SLEEP_INTERRUPTIBLE;
+	if (state & (TASK_UNINTERRUPTIBLE | TASK_RTLOCK_WAIT))
+		return SLEEP_UNINTERRUPTIBLE;
+	return state & TASK_STOPPED_OR_TRACED ? SLEEP_STOPPED : SLEEP_UNKNOWN;
+}
+
+/* The task is off the processor by blocking from now on. */
+static __always_inline void off_cpu_begin(struct task_struct *task, u32 state)
+{
+	struct scheduled_thread *thread = thread_of(task);
+
+	if (!thread)
 		return;
-	thread = bpf_task_storage_get(&scheduled_threads, task, NULL,
-				      BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!thread) {
-		count_loss(LOSS_SCHEDULER_STATE);
-		return;
-	}
-	thread->queued_ns = bpf_ktime_get_ns();
+	thread->blocked_ns = bpf_ktime_get_ns();
+	thread->sleep_state = sleep_state_of(state);
 }
 
 static __always_inline struct wait_stats *waits_of(struct wait_key *key)
@@ -41,43 +84,57 @@ static __always_inline struct wait_stats *waits_of(struct wait_key *key)
 	return stats;
 }
 
-static __always_inline void send_wait(struct task_struct *task, u64 wait, u64 now)
+static __always_inline void send_wait(u32 kind, struct task_struct *task, u64 begin, u64 wait,
+				      u32 sleep_state)
 {
-	struct wait_event *event = stream_reserve(sizeof(*event));
+	struct wait_event *event = stream_reserve(sizeof(*event), LOSS_HOST_EVENT_RING_FULL);
 
 	if (!event)
 		return;
-	fill_header(&event->header, EVENT_RUN_QUEUE_WAIT, task);
-	event->header.time_ns = now - wait;
+	fill_header(&event->header, kind, task);
+	event->header.time_ns = begin;
 	event->wait_ns = wait;
 	event->cpu = bpf_get_smp_processor_id();
-	event->pad = 0;
+	event->sleep_state = sleep_state;
 	bpf_ringbuf_submit(event, 0);
 }
 
-static __always_inline void queue_end(struct task_struct *task)
+static __always_inline void count_wait(struct task_struct *task, u64 wait)
 {
-	struct scheduled_thread *thread = bpf_task_storage_get(&scheduled_threads, task, NULL, 0);
 	struct wait_key key = {};
 	struct wait_stats *stats;
-	u64 now, wait;
 
-	if (!thread || !thread->queued_ns)
-		return;
-	now = bpf_ktime_get_ns();
-	wait = now - thread->queued_ns;
-	thread->queued_ns = 0;
 	key.cgroup_id = task_cgroup_id(task);
 	key.process_start_ns = task->group_leader->start_boottime;
 	key.tgid = task->tgid;
 	stats = waits_of(&key);
-	if (stats) {
-		add_to(&stats->waits, 1);
-		add_to(&stats->wait_ns, wait);
-		add_to(&stats->durations[duration_bucket(wait) & (DURATION_BUCKETS - 1)], 1);
-	}
-	if (settings.stream_waits_ns && wait >= settings.stream_waits_ns)
-		send_wait(task, wait, now);
+	if (!stats)
+		return;
+	add_to(&stats->waits, 1);
+	add_to(&stats->wait_ns, wait);
+	add_to(&stats->durations[duration_bucket(wait) & (DURATION_BUCKETS - 1)], 1);
+}
+
+/* The task gets the processor: what it waited for, and what it slept, is over. */
+static __always_inline void run_begin(struct task_struct *task)
+{
+	struct scheduled_thread *thread = bpf_task_storage_get(&scheduled_threads, task, NULL, 0);
+	u64 queued, blocked, now;
+
+	if (!thread || thread->generation != settings.scheduler_generation)
+		return;
+	queued = thread->queued_ns;
+	blocked = thread->blocked_ns;
+	thread->queued_ns = 0;
+	thread->blocked_ns = 0;
+	now = bpf_ktime_get_ns();
+	if (blocked && settings.stream_off_cpu_ns && now - blocked >= settings.stream_off_cpu_ns)
+		send_wait(EVENT_OFF_CPU, task, blocked, now - blocked, thread->sleep_state);
+	if (!queued)
+		return;
+	count_wait(task, now - queued);
+	if (settings.stream_waits_ns && now - queued >= settings.stream_waits_ns)
+		send_wait(EVENT_RUN_QUEUE_WAIT, task, queued, now - queued, SLEEP_UNKNOWN);
 }
 
 SEC("tp_btf/sched_wakeup")
@@ -94,14 +151,20 @@ int scheduler_wakeup_new(u64 *ctx)
 	return 0;
 }
 
+/* The state of the third argument is that of the decision to block: __state may be that of a wake-up by now,
+ * and is that of a running task where a signal kept it from sleeping, whatever the argument says (6.1). */
 SEC("tp_btf/sched_switch")
 int scheduler_switch(u64 *ctx)
 {
+	int preempted = ctx[0] & 1;
 	struct task_struct *previous = (void *)ctx[1];
 	struct task_struct *next = (void *)ctx[2];
+	u32 state = ctx[3];
 
 	if (!previous->__state) /* preempted: ready to go on */
 		queue_begin(previous);
-	queue_end(next);
+	else if (settings.stream_off_cpu_ns && state && !preempted)
+		off_cpu_begin(previous, state);
+	run_begin(next);
 	return 0;
 }

@@ -165,8 +165,12 @@ struct agent_settings {
 	__u32 stream_network; /* send every retransmitted segment to the ring buffer */
 	struct cgroup_policy unclassified; /* for cgroups that are not in `policies` */
 	__u64 stream_waits_ns; /* send waits for a processor of this length or more; 0: none */
+	__u64 stream_off_cpu_ns; /* send off-CPU spans of this length or more; 0: none */
+	/* Raised when the programs of the scheduler begin to see again: what threads remember is void. */
+	__u32 scheduler_generation;
+	__u32 pad;
 };
-WIRE_ASSERT(sizeof(struct agent_settings) == 24 + 24 + 8);
+WIRE_ASSERT(sizeof(struct agent_settings) == 24 + 24 + 24);
 
 /* ---- losses: one counter each ------------------------------------------------------------------ */
 
@@ -190,9 +194,11 @@ enum loss_reason {
 	LOSS_STREAMS_MAP_FULL = 16, /* a barrier may be missed */
 	LOSS_RESULT_UNKNOWN = 17, /* entry-only probes */
 	LOSS_RETRANSMITS_MAP_FULL = 18,
-	LOSS_SCHEDULER_STATE = 19, /* a wait for a processor was not timed */
+	LOSS_SCHEDULER_STATE = 19, /* a wait for a processor or an off-CPU span was not timed */
 	LOSS_WAITS_MAP_FULL = 20,
-	LOSS_REASONS = 21,
+	LOSS_HOST_EVENT_RING_FULL =
+		21, /* a retransmission, wait or span found the call ring full */
+	LOSS_REASONS = 22,
 };
 
 /* ---- ring buffer records ------------------------------------------------------------------------ */
@@ -207,6 +213,7 @@ enum event_kind {
 	EVENT_COMM_UNKNOWN = 7,
 	EVENT_TCP_RETRANSMIT = 8,
 	EVENT_RUN_QUEUE_WAIT = 9,
+	EVENT_OFF_CPU = 10,
 };
 
 struct event_header {
@@ -280,12 +287,21 @@ struct tcp_event {
 };
 WIRE_ASSERT(sizeof(struct tcp_event) == 40 + 32 + 24);
 
-/* A thread was ready to run from header.time_ns on, and did not for wait_ns. */
+/* How a thread slept that is off the processor. */
+enum sleep_state {
+	SLEEP_UNKNOWN = 0, /* another state, such as parked */
+	SLEEP_INTERRUPTIBLE = 1,
+	SLEEP_UNINTERRUPTIBLE = 2,
+	SLEEP_STOPPED = 3, /* by a signal or a debugger */
+};
+
+/* EVENT_RUN_QUEUE_WAIT: a thread was ready to run from header.time_ns on, and did not for wait_ns.
+ * EVENT_OFF_CPU: a thread left the processor by blocking at header.time_ns, and ran again wait_ns later. */
 struct wait_event {
 	struct event_header header;
 	__u64 wait_ns;
 	__u32 cpu; /* that it got */
-	__u32 pad;
+	__u32 sleep_state; /* enum sleep_state; of an off-CPU span */
 };
 WIRE_ASSERT(sizeof(struct wait_event) == 56);
 

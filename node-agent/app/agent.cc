@@ -136,9 +136,12 @@ Status Agent::open_rings() {
 
 Status Agent::open_stream() {
   if (auto status = stream_->open(); !status) return status;
-  bpf_->stream_host_events(
-      options_.stream.on_retransmit != nullptr,
-      options_.stream.on_wait ? static_cast<std::uint64_t>(options_.wait_threshold.count()) : 0);
+  const auto threshold = [this](std::chrono::nanoseconds time) {
+    return options_.stream.on_wait ? static_cast<std::uint64_t>(time.count()) : 0;
+  };
+  bpf_->stream_host_events(options_.stream.on_retransmit != nullptr,
+                           threshold(options_.wait_threshold),
+                           threshold(options_.off_cpu_threshold));
   return {};
 }
 
@@ -150,7 +153,7 @@ Status Agent::record_pods(std::set<std::string> uids) {
   }
   workloads_->set_recorded_pods(std::move(uids));
   if (!none) return {};
-  bpf_->stream_host_events(false, 0);
+  bpf_->stream_host_events(false, 0, 0);
   stream_->close();
   return {};
 }
@@ -168,7 +171,8 @@ bool Agent::take_streamed(const event_header& header, std::size_t size) {
         options_.stream.on_retransmit(*event, sockets_->owner(cgroup, event->netns));
       return true;
     }
-    case EVENT_RUN_QUEUE_WAIT: {
+    case EVENT_RUN_QUEUE_WAIT:
+    case EVENT_OFF_CPU: {
       const auto* event = collect::event_as<wait_event>(header, size);
       if (event != nullptr && options_.stream.on_wait && is_selected(cgroup))
         options_.stream.on_wait(*event);

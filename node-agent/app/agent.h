@@ -40,8 +40,9 @@ struct AgentOptions {
   std::string only_cgroup;  ///< path, or the beginning of a container id; empty: all
   /// Who gets streamed events; those without a handler are not streamed.
   StreamHandlers stream;
-  bool stream_everything = false;              ///< from the start; else see record_pods()
-  std::chrono::nanoseconds wait_threshold{0};  ///< shorter waits for a processor are not streamed
+  bool stream_everything = false;  ///< from the start; else see record_pods()
+  /// Waits for a processor and off-CPU spans of these lengths or more are streamed; 0: none.
+  std::chrono::nanoseconds wait_threshold{0}, off_cpu_threshold{0};
   /// What is counted of some container, or who it is, has changed. From any thread.
   std::function<void()> on_workloads_changed;
 };

@@ -34,7 +34,7 @@ struct Flags {
   KubernetesOptions cluster;
   std::uint32_t pid = 0;
   std::vector<std::string> tallies;
-  std::string out, max_size;
+  std::string out, max_size, wait_threshold, off_cpu_threshold;
 };
 
 int say(const std::string& command, const Error& error) {
@@ -63,6 +63,11 @@ void add_trace_flags(CLI::App& command, Flags& flags) {
   command.add_option("--out", flags.out, "record every call into this SQLite file; see query");
   command.add_option("--max-size", flags.max_size,
                      "of the recording, such as 2GiB (default: none)");
+  command.add_option("--wait-threshold", flags.wait_threshold,
+                     "record waits for a CPU of that length or more (default: 1ms; 0: none)");
+  command.add_option(
+      "--off-cpu-threshold", flags.off_cpu_threshold,
+      "record times that a thread slept, that long or longer (default: 10ms; 0: none)");
   command.add_option("--pid", flags.pid, "only this process");
   command.add_option(
       "--cgroup", flags.cgroup,
@@ -141,12 +146,34 @@ Status choose_cluster(const Flags& flags, KubernetesOptions& options) {
   return {};
 }
 
+/// A duration that belongs to the recording; not given: it stays.
+Status parse_threshold(const Flags& flags, const std::string& flag, const std::string& text,
+                       std::chrono::nanoseconds& threshold) {
+  if (text.empty()) return {};
+  const auto duration = config::parse_duration(text);
+  if (!duration) return fail({"read " + flag, text, "not a duration", "write 10ms, or 0 for none"});
+  if (flags.out.empty())
+    return fail({"read " + flag, text, "nothing is recorded", "add --out FILE"});
+  threshold = *duration;
+  return {};
+}
+
+Status parse_thresholds(const Flags& flags, RecordingOptions& options) {
+  if (auto status =
+          parse_threshold(flags, "--wait-threshold", flags.wait_threshold, options.wait_threshold);
+      !status)
+    return status;
+  return parse_threshold(flags, "--off-cpu-threshold", flags.off_cpu_threshold,
+                         options.off_cpu_threshold);
+}
+
 Status parse_recording(const Flags& flags, RecordingOptions& options) {
   options.path = flags.out;
   if (flags.pid != 0) options.selection = fmt::format("pid {}", flags.pid);
   if (!flags.cgroup.empty())
     options.selection +=
         fmt::format("{}cgroup {}", options.selection.empty() ? "" : ", ", flags.cgroup);
+  if (auto status = parse_thresholds(flags, options); !status) return status;
   if (flags.max_size.empty()) return {};
   const auto size = parse_byte_size(flags.max_size);
   if (!size) return fail({"read --max-size", flags.max_size, "not a size", "write 500MiB or 2GiB"});

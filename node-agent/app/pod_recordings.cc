@@ -265,7 +265,7 @@ std::uint64_t PodRecordings::free_bytes(const std::string& path) const {
 
 record::RotatingOptions PodRecordings::options_for(const Entry& entry, const Wanted& wanted) const {
   record::RotatingOptions options;
-  options.recorder = sources_.recorder;
+  options.recorder = sources_.recorder();
   options.recorder.facts.selection = fmt::format("pod {}/{} (uid {})", entry.status.k8s_namespace,
                                                  entry.status.pod, entry.status.uid);
   options.recorder.max_waiting = kMaxWaiting;

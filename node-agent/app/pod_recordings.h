@@ -47,7 +47,7 @@ class PodRecordings {
     std::function<Status(std::set<std::string> uids)> record_pods;
     std::function<bool()> drain;  ///< hands over what is streamed; false: not all of it
     std::function<std::shared_ptr<const model::Snapshot>()> snapshot;
-    record::RecorderOptions recorder;  ///< facts and names
+    std::function<record::RecorderOptions()> recorder;  ///< facts and names
   };
 
   PodRecordings(boost::asio::io_context& io, const Clock& clock, Sources sources,

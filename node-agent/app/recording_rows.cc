@@ -25,6 +25,15 @@ std::optional<std::string> command_of(const model::ProcessKey& process) {
   return *text;
 }
 
+record::SleepState sleep_state_of(std::uint32_t state) {
+  switch (state) {
+    case SLEEP_INTERRUPTIBLE: return record::SleepState::kInterruptible;
+    case SLEEP_UNINTERRUPTIBLE: return record::SleepState::kUninterruptible;
+    case SLEEP_STOPPED: return record::SleepState::kStopped;
+    default: return record::SleepState::kUnknown;
+  }
+}
+
 record::RecordingFacts facts_of(const Agent& agent) {
   record::RecordingFacts facts;
   utsname names{};
@@ -65,6 +74,8 @@ record::SchedEvent wait_row(const Clock& clock, const wait_event& event) {
   record::SchedEvent row;
   row.unix_ns = static_cast<std::int64_t>(clock.unix_from_monotonic(event.header.time_ns));
   row.duration_ns = event.wait_ns;
+  row.off_cpu = event.header.kind == EVENT_OFF_CPU;
+  row.state = sleep_state_of(event.sleep_state);
   row.cpu = event.cpu;
   row.tid = event.header.tid;
   row.process = {event.header.tgid, event.header.process_start_ns};

@@ -37,6 +37,8 @@ Result<std::unique_ptr<RecordingSession>> RecordingSession::start(boost::asio::i
   record::RecorderOptions wanted = recorder_options(agent);
   wanted.path = options.path;
   wanted.facts.selection = options.selection;
+  wanted.facts.wait_threshold_ns = options.wait_threshold.count();
+  wanted.facts.off_cpu_threshold_ns = options.off_cpu_threshold.count();
   wanted.owner = owner_of_recording();
   wanted.max_bytes = options.max_bytes;
   auto recorder = record::Recorder::create(std::move(wanted), agent.clock());

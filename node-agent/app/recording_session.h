@@ -3,6 +3,7 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -16,6 +17,9 @@ struct RecordingOptions {
   std::string path;             ///< empty: nothing is recorded
   std::uint64_t max_bytes = 0;  ///< 0: no limit
   std::string selection;        ///< what the trace is limited to; empty: nothing
+  /// Shorter ones are not recorded; 0: none is.
+  std::chrono::nanoseconds wait_threshold = std::chrono::milliseconds(1);
+  std::chrono::nanoseconds off_cpu_threshold = std::chrono::milliseconds(10);
 };
 
 /// The recording of a trace: calls as they come, and every two seconds what the agent knows beside them.

@@ -40,7 +40,6 @@ using namespace std::chrono_literals;
 
 constexpr auto kFrameInterval = 1s;
 constexpr auto kWindowInterval = 10s;
-constexpr auto kRecordedWait = 1ms;  // shorter waits for a processor are in the metric only
 constexpr std::size_t kFlushBytes = 64 << 10;
 constexpr std::size_t kMaxLabels = 8192;
 
@@ -162,7 +161,13 @@ void TraceRun::record_pods() {
   sources.record_pods = [this](auto uids) { return agent_->record_pods(std::move(uids)); };
   sources.drain = [this] { return agent_->drain_calls(); };
   sources.snapshot = [this] { return agent_->snapshot(); };
-  sources.recorder = recorder_options(*agent_);
+  sources.recorder = [this] {
+    record::RecorderOptions options = recorder_options(*agent_);
+    if (!settings_.config().probes.scheduler) return options;  // the file says that there are none
+    options.facts.wait_threshold_ns = options_.recording.wait_threshold.count();
+    options.facts.off_cpu_threshold_ns = options_.recording.off_cpu_threshold.count();
+    return options;
+  };
   pod_recordings_ = std::make_unique<PodRecordings>(io_, agent_->clock(), std::move(sources),
                                                     options_.config.recordings);
 }
@@ -363,7 +368,11 @@ void TraceRun::listen_to_host(AgentOptions& options) {
     if (recording_) recording_->add(row);
     if (pod_recordings_) pod_recordings_->add(row);
   };
-  options.wait_threshold = kRecordedWait;
+  const bool live = options_.kubernetes.enabled;   // the setting may change
+  if (!live && !options_.config.probes.scheduler)  // the file says that there are none
+    options_.recording.wait_threshold = options_.recording.off_cpu_threshold = 0ns;
+  options.wait_threshold = options_.recording.wait_threshold;
+  options.off_cpu_threshold = options_.recording.off_cpu_threshold;
   options.on_workloads_changed = [this] {
     if (pod_recordings_) pod_recordings_->look_soon();
   };

@@ -224,6 +224,8 @@ Status BpfObject::watch_network(bool on) {
 
 Status BpfObject::watch_scheduler(bool on) {
   auto& progs = parts_->skeleton->progs;
+  if (on && parts_->scheduler_links.empty())
+    ++parts_->skeleton->bss->settings.scheduler_generation;  // nobody saw what threads did before
   return switch_programs(
       on, {progs.scheduler_wakeup, progs.scheduler_wakeup_new, progs.scheduler_switch},
       parts_->scheduler_links);
@@ -246,9 +248,11 @@ void BpfObject::close_stream() {
   parts_->call_ring.reset();
 }
 
-void BpfObject::stream_host_events(bool network, std::uint64_t waits_ns) {
-  parts_->skeleton->bss->settings.stream_network = network ? 1 : 0;
-  parts_->skeleton->bss->settings.stream_waits_ns = waits_ns;
+void BpfObject::stream_host_events(bool network, std::uint64_t waits_ns, std::uint64_t off_cpu_ns) {
+  auto& settings = parts_->skeleton->bss->settings;
+  settings.stream_network = network ? 1 : 0;
+  settings.stream_waits_ns = waits_ns;
+  settings.stream_off_cpu_ns = off_cpu_ns;
 }
 
 void BpfObject::set_unclassified(const cgroup_policy& policy) {

@@ -39,8 +39,9 @@ class BpfObject {
   Result<int> open_stream(std::uint32_t bytes);
   /// What is not read by then is gone.
   void close_stream();
-  /// What beside calls is streamed: retransmissions, and waits of `waits_ns` or more (0: none).
-  void stream_host_events(bool network, std::uint64_t waits_ns);
+  /// What beside calls is streamed: retransmissions, and waits for a processor and off-CPU spans of these
+  /// lengths or more (0: none).
+  void stream_host_events(bool network, std::uint64_t waits_ns, std::uint64_t off_cpu_ns);
 
   /// The programs that handle a family of functions.
   ProgramSet programs(api_family family) const;

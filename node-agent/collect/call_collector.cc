@@ -68,6 +68,7 @@ constexpr LossName kLossNames[] = {
     {LOSS_RETRANSMITS_MAP_FULL, "retransmits_map_full", true},
     {LOSS_SCHEDULER_STATE, "scheduler_state", true},
     {LOSS_WAITS_MAP_FULL, "waits_map_full", true},
+    {LOSS_HOST_EVENT_RING_FULL, "host_event_stream_full", true},
 };
 static_assert(std::size(kLossNames) == LOSS_REASONS);
 

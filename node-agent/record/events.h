@@ -29,11 +29,15 @@ struct TcpEvent {
   std::optional<std::uint32_t> pid;
 };
 
+/// How a thread slept.
+enum class SleepState { kUnknown, kInterruptible, kUninterruptible, kStopped };
+
 /// A row of sched_events.
 struct SchedEvent {
   std::int64_t unix_ns = 0;
   std::uint64_t duration_ns = 0;
-  bool off_cpu = false;  ///< else a wait for a CPU
+  bool off_cpu = false;                     ///< else a wait for a CPU
+  SleepState state = SleepState::kUnknown;  ///< of an off-CPU span
   std::uint32_t cpu = 0;
   std::uint32_t tid = 0;
   model::ProcessKey process;

@@ -24,7 +24,18 @@ constexpr std::size_t kBytesPerEvent = 128;  // more than one takes, log include
 
 constexpr std::string_view kTcpRow =
     "INSERT INTO tcp_events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
-constexpr std::string_view kSchedRow = "INSERT INTO sched_events VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
+constexpr std::string_view kSchedRow =
+    "INSERT INTO sched_events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
+
+std::optional<std::string_view> name_of(SleepState state) {
+  switch (state) {
+    case SleepState::kInterruptible: return "interruptible";
+    case SleepState::kUninterruptible: return "uninterruptible";
+    case SleepState::kStopped: return "stopped";
+    case SleepState::kUnknown: break;
+  }
+  return std::nullopt;
+}
 
 bool is_disk_full(sqlite3* database, int code) {
   return (code & 0xff) == SQLITE_FULL || sqlite3_system_errno(database) == ENOSPC ||
@@ -213,6 +224,7 @@ int Recorder::Writer::write_sched(const SchedEvent& event) {
       .bind(event.tid)
       .bind(event.process.start_ns)
       .bind(event.cgroup_id)
+      .bind(name_of(event.state))
       .run();
 }
 

@@ -25,6 +25,8 @@ namespace ingero::record {
 struct RecordingFacts {
   std::string host, kernel, architecture, agent_version, attach_method;
   std::string selection;  ///< empty: everything
+  /// Rows of sched_events have at least this length; 0: there are none.
+  std::int64_t wait_threshold_ns = 0, off_cpu_threshold_ns = 0;
 };
 
 struct RecorderOptions {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <set>
 
 #include "record/schema.h"
 
@@ -292,15 +293,29 @@ Status Recording::check(const std::string& schema, const std::string& path) {
   return {};
 }
 
+/// The columns of this version, as they are selected from a file; what an older one has not is NULL there.
+Result<std::string> Recording::columns_of(const SchemaTable& table, const Node& node) const {
+  auto known = Statement::create(database(), "SELECT name FROM pragma_table_info(?, ?)");
+  if (!known) return fail(known.error());
+  known->bind(table.name).bind(std::string_view(node.schema));
+  std::set<std::string, std::less<>> names;
+  while (known->step() == SQLITE_ROW) names.insert(known->text(0));
+  std::string columns;
+  for (const SchemaColumn& column : table.columns)
+    columns += fmt::format(", {}{}", names.empty() || names.contains(column.name) ? "" : "NULL AS ",
+                           column.name);
+  return columns;
+}
+
 Status Recording::make_views() {
   std::string sql = "PRAGMA query_only = OFF;";
   for (const SchemaTable& table : schema()) {
     sql += fmt::format("CREATE TEMP VIEW {} AS ", table.name);
-    std::string columns;
-    for (const SchemaColumn& column : table.columns) columns += fmt::format(", {}", column.name);
     const char* separator = "";
     for (const Node& node : nodes_) {
-      sql += fmt::format("{}SELECT {} AS node{} FROM {}.{}", separator, quoted(node.name), columns,
+      const auto columns = columns_of(table, node);
+      if (!columns) return fail(columns.error());
+      sql += fmt::format("{}SELECT {} AS node{} FROM {}.{}", separator, quoted(node.name), *columns,
                          node.schema, table.name);
       separator = " UNION ALL ";
     }

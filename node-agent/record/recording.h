@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "model/row_sink.h"
 #include "record/database.h"
+#include "record/schema.h"
 
 namespace ingero::record {
 
@@ -33,6 +34,7 @@ class Recording {
   Status add(const std::string& path, const std::string& schema);
   Status open_file(const std::string& path, const std::string& schema, bool immutable);
   Status check(const std::string& schema, const std::string& path);
+  Result<std::string> columns_of(const SchemaTable& table, const Node& node) const;
   Status make_views();
 
   DatabaseHandle database_;

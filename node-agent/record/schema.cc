@@ -113,15 +113,21 @@ std::vector<SchemaTable> make_schema() {
        ""},
       {"sched_events",
        "one row for each time that a thread of a GPU process waited for a CPU, or was off it, for "
-       "longer than the threshold",
-       {{"timestamp_ns", "INTEGER NOT NULL", "begin of the wait: unix time in nanoseconds"},
-        {"duration_ns", "INTEGER NOT NULL", "length of the wait in nanoseconds"},
-        {"event", "TEXT NOT NULL", "run_queue_wait or off_cpu"},
-        {"cpu", "INTEGER", "CPU on which the wait ended"},
+       "as long as recording.wait_threshold_ns or off_cpu_threshold_ns, or longer",
+       {{"timestamp_ns", "INTEGER NOT NULL", "begin: unix time in nanoseconds"},
+        {"duration_ns", "INTEGER NOT NULL", "length in nanoseconds"},
+        {"event", "TEXT NOT NULL",
+         "run_queue_wait: the thread was ready to run and did not; off_cpu: from leaving the CPU "
+         "by blocking (not preempted) to running again, so it contains the wait for a CPU at its "
+         "end, which may be a row of its own; without spans whose beginning was not seen"},
+        {"cpu", "INTEGER", "CPU on which it ran then"},
         {"pid", "INTEGER", kPid},
         {"tid", "INTEGER", kTid},
         {"process_start_ns", "INTEGER", kProcessStart},
-        {"cgroup_id", "INTEGER", "cgroup of the thread; see containers"}},
+        {"cgroup_id", "INTEGER", "cgroup of the thread; see containers"},
+        {"state", "TEXT",
+         "how it slept: interruptible, uninterruptible (mostly the disk, or page faults), stopped "
+         "(by a signal or a debugger); NULL: otherwise, or a run_queue_wait"}},
        "",
        ""},
       {"collectives",
@@ -145,16 +151,26 @@ std::vector<SchemaTable> make_schema() {
         {"retransmits_in_window", "INTEGER",
          "TCP retransmits of the same cgroup, or of no known one, while the call ran"},
         {"run_queue_wait_ns", "INTEGER",
-         "waits of the calling thread for a CPU that began while the call ran, in nanoseconds"}},
+         "waits of the calling thread for a CPU that began while the call ran, in nanoseconds, "
+         "without shorter ones than recording.wait_threshold_ns; NULL: none is recorded"},
+        {"off_cpu_ns", "INTEGER",
+         "off-CPU spans of the calling thread while the call ran, in nanoseconds, with the waits "
+         "for a CPU at their ends, without shorter ones than recording.off_cpu_threshold_ns; NULL: "
+         "none is recorded"}},
        "",
        "SELECT e.timestamp_ns, e.duration_ns, e.op, e.rank, e.nranks, e.comm_id_hash, e.sequence, "
        "e.bytes, e.result, e.pid, e.tid, e.process_start_ns, k.namespace, k.pod, k.container, "
        "(SELECT COUNT(*) FROM tcp_events t WHERE t.timestamp_ns BETWEEN e.timestamp_ns AND "
        "e.timestamp_ns + e.duration_ns AND t.event = 'tcp_retransmit_skb' AND "
        "(t.cgroup_id = e.cgroup_id OR t.cgroup_id IS NULL)) AS retransmits_in_window, "
+       "CASE WHEN (SELECT wait_threshold_ns FROM recording) IS NOT NULL THEN "
        "(SELECT COALESCE(SUM(s.duration_ns), 0) FROM sched_events s WHERE s.timestamp_ns BETWEEN "
        "e.timestamp_ns AND e.timestamp_ns + e.duration_ns AND s.event = 'run_queue_wait' AND "
-       "s.tid = e.tid) AS run_queue_wait_ns "
+       "s.tid = e.tid) END AS run_queue_wait_ns, "
+       "CASE WHEN (SELECT off_cpu_threshold_ns FROM recording) IS NOT NULL THEN "
+       "(SELECT COALESCE(SUM(s.duration_ns), 0) FROM sched_events s WHERE s.timestamp_ns BETWEEN "
+       "e.timestamp_ns AND e.timestamp_ns + e.duration_ns AND s.event = 'off_cpu' AND "
+       "s.tid = e.tid) END AS off_cpu_ns "
        "FROM nccl_events e LEFT JOIN containers k ON k.cgroup_id = e.cgroup_id "
        "WHERE e.bytes IS NOT NULL"},
       {"processes",
@@ -226,7 +242,11 @@ std::vector<SchemaTable> make_schema() {
          "how far that offset has moved since: steps of the wall clock"},
         {"clock_uncertainty_ns", "INTEGER", "upper bound of the error of the last measurement"},
         {"nccl_calls", "INTEGER", "rows of nccl_events when last written"},
-        {"cuda_calls", "INTEGER", "rows of cuda_events when last written"}},
+        {"cuda_calls", "INTEGER", "rows of cuda_events when last written"},
+        {"wait_threshold_ns", "INTEGER",
+         "shortest wait for a CPU that is recorded, in nanoseconds; NULL: none is"},
+        {"off_cpu_threshold_ns", "INTEGER",
+         "shortest off-CPU span that is recorded, in nanoseconds; NULL: none is"}},
        "",
        ""},
       {"clock_samples",

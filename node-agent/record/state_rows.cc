@@ -37,6 +37,8 @@ constexpr std::pair<std::string_view, std::string_view> kMeanings[] = {
     {kBudgetReached, "calls that came when the file had reached its size limit"},
     {kFileRemoved, "calls that came when the file was removed or replaced"},
     {kWriteError, "calls that could not be written for another reason"},
+    {"host_event_stream_full",
+     "retransmissions, waits and off-CPU spans that found that ring buffer full, on this host"},
     {kEventsLost, "rows of tcp_events and sched_events that were not written, for any reason"},
     {"call_stream_full",
      "calls that found the ring buffer between kernel and agent full, on this "
@@ -90,7 +92,8 @@ Status StateRows::begin(const RecordingFacts& facts) {
   auto insert = Statement::create(
       database_,
       "INSERT INTO recording (id, host, kernel, architecture, agent_version, attach_method, "
-      "selection, started_ns, clock, clock_offset_ns) VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+      "selection, started_ns, clock, clock_offset_ns, wait_threshold_ns, off_cpu_threshold_ns) "
+      "VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
   if (!insert) return fail(insert.error());
   first_offset_ = offset();
   const int code = insert->bind(std::string_view(facts.host))
@@ -102,6 +105,8 @@ Status StateRows::begin(const RecordingFacts& facts) {
                        .bind(now())
                        .bind(std::string_view("CLOCK_MONOTONIC plus its offset to CLOCK_REALTIME"))
                        .bind(first_offset_)
+                       .bind(if_not(std::int64_t{0}, facts.wait_threshold_ns))
+                       .bind(if_not(std::int64_t{0}, facts.off_cpu_threshold_ns))
                        .run();
   if (code != SQLITE_DONE)
     return fail(database_error(database_, "write the head of the recording", ""));

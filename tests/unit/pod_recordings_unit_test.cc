@@ -47,7 +47,7 @@ class PodRecordingsTest : public testing::Test {
     };
     sources.drain = [] { return true; };
     sources.snapshot = [this] { return std::make_shared<const model::Snapshot>(snapshot_); };
-    sources.recorder = record::options_for("");
+    sources.recorder = [] { return record::options_for(""); };
     recordings_ = std::make_unique<PodRecordings>(io_, clock_, std::move(sources), config_);
   }
 

@@ -226,8 +226,21 @@ TEST_F(RecorderTest, WritesWhatTheAgentKnowsBesideTheCalls) {
               ElementsAre(Row{"0x7f123400", "00abcdef01234567", "3", "8", "data-parallel"}));
 }
 
-TEST_F(RecorderTest, TheViewOfCollectivesFindsRetransmitsAndWaitsInTheWindow) {
+TEST_F(RecorderTest, WhatIsNotRecordedOfTheSchedulerIsNullAndNotZero) {
   auto recorder = make();
+  recorder->add(nccl_call());
+  recorder->finish("interrupted");
+  EXPECT_THAT(query({path_}, "SELECT run_queue_wait_ns, off_cpu_ns FROM collectives"),
+              ElementsAre(Row{"NULL", "NULL"}));
+  EXPECT_THAT(query({path_}, "SELECT wait_threshold_ns, off_cpu_threshold_ns FROM recording"),
+              ElementsAre(Row{"NULL", "NULL"}));
+}
+
+TEST_F(RecorderTest, TheViewOfCollectivesFindsRetransmitsAndWaitsInTheWindow) {
+  RecorderOptions options = options_for(path_);
+  options.facts.wait_threshold_ns = 50;
+  options.facts.off_cpu_threshold_ns = 500;
+  auto recorder = make(std::move(options));
   recorder->add(nccl_call());
   const std::int64_t start = 1'700'000'000'001'000'000;
   for (const std::int64_t at : {start - 1, start, start + 12'345, start + 12'346}) {
@@ -240,6 +253,12 @@ TEST_F(RecorderTest, TheViewOfCollectivesFindsRetransmitsAndWaitsInTheWindow) {
     sched.duration_ns = 100;
     sched.tid = 815;
     recorder->add(sched);
+    sched.duration_ns = 1000;
+    sched.off_cpu = true;
+    sched.state = SleepState::kUninterruptible;
+    recorder->add(sched);
+    sched.tid = 816;  // another thread's
+    recorder->add(sched);
   }
   TcpEvent other;
   other.unix_ns = start;
@@ -249,8 +268,14 @@ TEST_F(RecorderTest, TheViewOfCollectivesFindsRetransmitsAndWaitsInTheWindow) {
   recorder->update(snapshot);
   recorder->finish("interrupted");
   EXPECT_THAT(
-      query({path_}, "SELECT pod, retransmits_in_window, run_queue_wait_ns FROM collectives"),
-      ElementsAre(Row{"trainer-0", "2", "200"}));
+      query({path_},
+            "SELECT pod, retransmits_in_window, run_queue_wait_ns, off_cpu_ns FROM collectives"),
+      ElementsAre(Row{"trainer-0", "2", "200", "2000"}));
+  EXPECT_THAT(
+      query({path_}, "SELECT event, state, COUNT(*) FROM sched_events GROUP BY 1, 2"),
+      ElementsAre(Row{"off_cpu", "uninterruptible", "8"}, Row{"run_queue_wait", "NULL", "4"}));
+  EXPECT_THAT(query({path_}, "SELECT wait_threshold_ns, off_cpu_threshold_ns FROM recording"),
+              ElementsAre(Row{"50", "500"}));
   EXPECT_THAT(query({path_}, "SELECT event, saddr, cgroup_id, pid FROM tcp_events LIMIT 1"),
               ElementsAre(Row{"tcp_retransmit_skb", "2001:db8::1", "NULL", "NULL"}));
 }

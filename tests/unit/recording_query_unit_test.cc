@@ -161,6 +161,20 @@ TEST_F(RecordingTest, SeveralFilesAreOneDatabaseWithANodeColumn) {
   EXPECT_THAT(query({path_, other}, "SELECT COUNT(*) FROM collectives"), ElementsAre(Row{"5"}));
 }
 
+TEST_F(RecordingTest, ColumnsThatAnOlderFileHasNotAreNullBesideANewerOne) {
+  const std::string older = make("older.db", "host-b", 1);
+  sqlite3* database = nullptr;
+  ASSERT_EQ(sqlite3_open(older.c_str(), &database), SQLITE_OK);
+  EXPECT_EQ(sqlite3_exec(database,
+                         "ALTER TABLE sched_events DROP COLUMN state; INSERT INTO sched_events "
+                         "(timestamp_ns, duration_ns, event) VALUES (1, 2, 'off_cpu')",
+                         nullptr, nullptr, nullptr),
+            SQLITE_OK);
+  sqlite3_close(database);
+  EXPECT_THAT(query({path_, older}, "SELECT node, duration_ns, state FROM sched_events"),
+              ElementsAre(Row{"host-b", "2", "NULL"}));
+}
+
 TEST_F(RecordingTest, MoreFilesThanSqliteTakesAreRefused) {
   const auto recording = Recording::open(std::vector<std::string>(11, path_));
   ASSERT_FALSE(recording);

@@ -3,6 +3,7 @@
  * values from the environment (PREFIX is STUB_NCCL, STUB_CUDART or STUB_CUDA):
  *   PREFIX_EVERY, PREFIX_RESULT  every Nth call returns this code
  *   PREFIX_BUSY_NS               each call spins that long
+ *   PREFIX_SLEEP_NS              each call sleeps that long
  *   PREFIX_DEVICE                device of the next communicators
  */
 #ifndef INGERO_WORKLOAD_STUB_CONTROL_H
@@ -18,6 +19,7 @@ struct stub_control {
 	unsigned long long calls; /* calls seen, nested ones included; updated atomically */
 	int result;
 	int device;
+	unsigned long long sleep_ns;
 };
 
 /* Rank and size of this thread's next split; without it a split copies its parent's. */

@@ -26,6 +26,7 @@ __attribute__((constructor)) static void read_environment(void)
 	stub_control.every = (unsigned long long)env_number(STUB_PREFIX "_EVERY");
 	stub_control.result = (int)env_number(STUB_PREFIX "_RESULT");
 	stub_control.busy_ns = (unsigned long long)env_number(STUB_PREFIX "_BUSY_NS");
+	stub_control.sleep_ns = (unsigned long long)env_number(STUB_PREFIX "_SLEEP_NS");
 	stub_control.device = (int)env_number(STUB_PREFIX "_DEVICE");
 }
 
@@ -44,11 +45,21 @@ static void spin(unsigned long long nanoseconds)
 		;
 }
 
+static void sleep_for(unsigned long long nanoseconds)
+{
+	struct timespec time = {(time_t)(nanoseconds / 1000000000ULL),
+				(long)(nanoseconds % 1000000000ULL)};
+	while (nanosleep(&time, &time))
+		;
+}
+
 int stub_enter(void)
 {
 	unsigned long long number = __atomic_add_fetch(&stub_control.calls, 1, __ATOMIC_RELAXED);
 	if (stub_control.busy_ns)
 		spin(stub_control.busy_ns);
+	if (stub_control.sleep_ns)
+		sleep_for(stub_control.sleep_ns);
 	if (jump_target) {
 		jmp_buf *target = jump_target;
 		jump_target = NULL;

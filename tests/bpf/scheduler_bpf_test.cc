@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: Apache-2.0
+// Off-CPU spans and waits for a processor, of threads of this very process that sleep for known times.
+#include <bpf/bpf.h>
+#include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "attach/bpf_object.h"
+#include "base/clock.h"
+#include "collect/call_collector.h"
+#include "collect/event_reader.h"
+#include "discover/mapping_scanner.h"
+
+namespace ingero {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uint64_t kMillisecond = 1'000'000;
+constexpr std::uint64_t kThreshold = 10 * kMillisecond;
+
+std::uint64_t now() { return system_clock_source().monotonic_ns(); }
+std::uint32_t thread_id() { return static_cast<std::uint32_t>(::syscall(SYS_gettid)); }
+
+/// When a thread went to sleep and woke up, by its own clock: the span lies between the two.
+struct Slept {
+  std::uint64_t begin = 0, end = 0;
+};
+
+Slept sleep(std::chrono::nanoseconds time) {
+  Slept slept{now(), 0};
+  std::this_thread::sleep_for(time);
+  slept.end = now();
+  return slept;
+}
+
+std::uint64_t cpu_time() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(time.tv_nsec);
+}
+
+void burn(std::uint64_t nanoseconds) {
+  const std::uint64_t end = cpu_time() + nanoseconds;
+  while (cpu_time() < end) {
+  }
+}
+
+/// Until a thread of this process sleeps.
+void wait_asleep(const std::atomic<std::uint32_t>& tid) {
+  while (true) {
+    if (tid != 0) {
+      std::ifstream file("/proc/self/task/" + std::to_string(tid) + "/stat");
+      std::string text;
+      std::getline(file, text);
+      if (text.find(") S ") != std::string::npos) return;
+    }
+    std::this_thread::sleep_for(1ms);
+  }
+}
+
+/// A thread waits here, asleep, until it is opened.
+class Gate {
+ public:
+  void open() {
+    const std::lock_guard lock(mutex_);
+    open_ = true;
+    changed_.notify_all();
+  }
+  void pass() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return open_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool open_ = false;
+};
+
+class Scheduler : public ::testing::Test {
+ protected:
+  void load(std::uint64_t off_cpu_ns, std::uint32_t ring_bytes = 1 << 20,
+            bool only_listed = false) {
+    attach::BpfOptions options;
+    options.method = model::AttachMethod::kPerf;
+    options.settings.stream_off_cpu_ns = off_cpu_ns;
+    options.settings.stream_waits_ns = 1;
+    options.settings.only_listed_processes = only_listed ? 1 : 0;
+    auto bpf = attach::BpfObject::create(options);
+    ASSERT_TRUE(bpf) << bpf.error().message();
+    bpf_ = std::move(*bpf);
+    const auto ring = bpf_->open_stream(ring_bytes);
+    ASSERT_TRUE(ring) << ring.error().message();
+    ring_ = *ring;
+    collector_ = std::make_unique<collect::CallCollector>(bpf_->handles(), clock_);
+  }
+
+  void trace_this_process() {
+    const discover::MappingScanner scanner(bpf_->handles());
+    const auto mappings = scanner.scan_process(static_cast<std::uint32_t>(::getpid()));
+    ASSERT_TRUE(mappings) << mappings.error().message();
+    ASSERT_FALSE(mappings->empty());
+    self_ = mappings->front().process;
+    collector_->watch_process(self_);
+  }
+
+  void watch(bool on = true) {
+    const auto status = bpf_->watch_scheduler(on);
+    ASSERT_TRUE(status) << status.error().message();
+  }
+
+  std::vector<wait_event> take() {
+    std::vector<wait_event> events;
+    auto reader =
+        collect::EventReader::create(ring_, [&](const event_header& header, std::size_t size) {
+          const auto* event = collect::event_as<wait_event>(header, size);
+          if (event != nullptr) events.push_back(*event);
+          return true;
+        });
+    EXPECT_TRUE(reader);
+    (*reader)->consume();
+    return events;
+  }
+
+  static std::vector<wait_event> of(std::vector<wait_event> events, std::uint32_t kind,
+                                    std::uint32_t tid) {
+    std::erase_if(events, [&](const wait_event& event) {
+      return event.header.kind != kind || event.header.tid != tid;
+    });
+    return events;
+  }
+  std::vector<wait_event> spans_of(std::uint32_t tid) { return of(take(), EVENT_OFF_CPU, tid); }
+
+  static bool is_within(const wait_event& span, const Slept& slept) {
+    return span.header.time_ns >= slept.begin && span.header.time_ns + span.wait_ns <= slept.end;
+  }
+
+  Clock clock_;
+  std::unique_ptr<attach::BpfObject> bpf_;
+  int ring_ = -1;  ///< of streamed events
+  std::unique_ptr<collect::CallCollector> collector_;
+  model::ProcessKey self_;
+};
+
+TEST_F(Scheduler, SleepsOfAThreadAreSpansFromTheThresholdOn) {
+  load(kThreshold);
+  trace_this_process();
+  watch();
+  std::uint32_t tid = 0;
+  std::vector<Slept> slept;
+  std::thread([&] {
+    tid = thread_id();
+    for (const auto time : {20ms, 2ms, 30ms, 5ms}) slept.push_back(sleep(time));
+  }).join();
+  const auto spans = spans_of(tid);
+  for (const std::size_t i : {0u, 2u})
+    EXPECT_EQ(std::count_if(spans.begin(), spans.end(),
+                            [&](const wait_event& span) { return is_within(span, slept[i]); }),
+              1)
+        << "sleep " << i;
+  for (const wait_event& span : spans) {
+    EXPECT_GE(span.wait_ns, kThreshold);
+    EXPECT_TRUE(std::any_of(slept.begin(), slept.end(),
+                            [&](const Slept& one) { return is_within(span, one); }));
+    EXPECT_EQ(span.header.tgid, static_cast<std::uint32_t>(::getpid()));
+    EXPECT_EQ(span.header.process_start_ns, self_.start_ns);
+    EXPECT_NE(span.header.cgroup_id, 0u);
+    EXPECT_EQ(span.sleep_state, static_cast<std::uint32_t>(SLEEP_INTERRUPTIBLE));
+  }
+}
+
+TEST_F(Scheduler, ASpanContainsTheWaitAtItsEnd) {
+  load(1);
+  trace_this_process();
+  watch();
+  std::uint32_t tid = 0;
+  std::thread([&] {
+    tid = thread_id();
+    static_cast<void>(sleep(20ms));
+  }).join();
+  const auto events = take();
+  const auto spans = of(events, EVENT_OFF_CPU, tid), waits = of(events, EVENT_RUN_QUEUE_WAIT, tid);
+  const auto span = std::find_if(spans.begin(), spans.end(), [](const wait_event& event) {
+    return event.wait_ns >= 19 * kMillisecond;
+  });
+  ASSERT_NE(span, spans.end());
+  const std::uint64_t end = span->header.time_ns + span->wait_ns;
+  const auto wait = std::find_if(waits.begin(), waits.end(), [&](const wait_event& event) {
+    return event.header.time_ns + event.wait_ns == end;
+  });
+  ASSERT_NE(wait, waits.end()) << "the wait ends at the very moment of the span";
+  EXPECT_GT(wait->header.time_ns, span->header.time_ns);
+  EXPECT_EQ(wait->sleep_state, static_cast<std::uint32_t>(SLEEP_UNKNOWN));
+}
+
+/// Two threads on one processor that never sleep take it from each other.
+TEST_F(Scheduler, APreemptedThreadIsNotOffTheProcessorByBlocking) {
+  load(1);
+  trace_this_process();
+  watch();
+  const auto work = [](std::uint32_t& tid, Slept& busy) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(0, &one);
+    ASSERT_EQ(::sched_setaffinity(0, sizeof(one), &one), 0);
+    tid = thread_id();
+    busy.begin = now();
+    burn(150 * kMillisecond);
+    busy.end = now();
+  };
+  std::uint32_t tids[2] = {};
+  Slept busy[2];
+  std::thread first(work, std::ref(tids[0]), std::ref(busy[0]));
+  std::thread second(work, std::ref(tids[1]), std::ref(busy[1]));
+  first.join();
+  second.join();
+  const auto events = take();
+  for (int i = 0; i < 2; ++i) {
+    const auto inside = [&](std::uint32_t kind) {
+      auto found = of(events, kind, tids[i]);
+      std::erase_if(found, [&](const wait_event& event) {
+        return event.header.time_ns < busy[i].begin || event.header.time_ns > busy[i].end;
+      });
+      return found;
+    };
+    EXPECT_EQ(inside(EVENT_OFF_CPU).size(), 0u);
+    EXPECT_GT(inside(EVENT_RUN_QUEUE_WAIT).size(), 0u) << "nobody was preempted: nothing is shown";
+  }
+}
+
+TEST_F(Scheduler, ASleepInTheKernelIsUninterruptible) {
+  load(kThreshold);
+  trace_this_process();
+  watch();
+  // The parent of vfork() waits, and no signal but a fatal one wakes it.
+  std::uint32_t tid = 0;
+  Slept slept;
+  std::thread([&] {
+    tid = thread_id();
+    slept.begin = now();
+    const pid_t child = ::vfork();  // NOLINT: what it lends is the point
+    if (child == 0) {
+      const timespec time{0, 30'000'000};
+      ::syscall(SYS_nanosleep, &time, nullptr);
+      ::_exit(0);
+    }
+    slept.end = now();
+    ::waitpid(child, nullptr, 0);
+  }).join();
+  const auto spans = spans_of(tid);
+  ASSERT_EQ(spans.size(), 1u);
+  EXPECT_TRUE(is_within(spans[0], slept));
+  EXPECT_EQ(spans[0].sleep_state, static_cast<std::uint32_t>(SLEEP_UNINTERRUPTIBLE));
+}
+
+TEST_F(Scheduler, ASpanWhoseBeginningWasNotSeenIsNotReported) {
+  const std::function<void()> trace = [this] { trace_this_process(); }, look = [this] { watch(); };
+  for (const bool traced_first : {true, false}) {
+    load(kThreshold);
+    (traced_first ? trace : look)();
+    std::atomic<std::uint32_t> tid = 0;
+    Gate gate;
+    Slept later;
+    std::thread thread([&] {
+      tid = thread_id();
+      gate.pass();  // asleep before the programs are there, or before the process is traced
+      later = sleep(20ms);
+    });
+    wait_asleep(tid);
+    (traced_first ? look : trace)();
+    std::this_thread::sleep_for(20ms);
+    gate.open();
+    thread.join();
+    const auto spans = spans_of(tid);
+    ASSERT_EQ(spans.size(), 1u) << "traced first: " << traced_first;
+    EXPECT_TRUE(is_within(spans[0], later));
+  }
+}
+
+TEST_F(Scheduler, WhatAThreadDidWhileNobodyLookedIsNoPartOfASpan) {
+  load(kThreshold);
+  trace_this_process();
+  watch();
+  std::atomic<std::uint32_t> tid = 0, awake = 0;
+  Gate first, second;
+  std::thread thread([&] {
+    tid = thread_id();
+    first.pass();  // falls asleep while the programs look
+    awake = thread_id();
+    second.pass();  // and again while they do not
+  });
+  wait_asleep(tid);
+  watch(false);
+  first.open();
+  wait_asleep(awake);
+  std::this_thread::sleep_for(20ms);
+  watch();
+  second.open();
+  thread.join();
+  EXPECT_EQ(spans_of(tid).size(), 0u);
+}
+
+TEST_F(Scheduler, ProcessesThatAreNotTracedAndThoseThatWereNotAskedForHaveNone) {
+  load(kThreshold, 1 << 20, true);
+  trace_this_process();
+  watch();
+  std::uint32_t tid = 0;
+  const auto rest = [&] {
+    std::thread([&] {
+      tid = thread_id();
+      static_cast<void>(sleep(20ms));
+    }).join();
+    EXPECT_EQ(std::system("sleep 0.02"), 0);  // a process that is not traced
+  };
+  rest();
+  EXPECT_EQ(take().size(), 0u) << "another process was asked for";
+  const std::uint32_t pid = self_.tgid;
+  const std::uint8_t yes = 1;
+  ASSERT_EQ(bpf_map_update_elem(bpf_->handles().traced_tgids, &pid, &yes, BPF_ANY), 0);
+  rest();
+  auto events = take();
+  EXPECT_EQ(of(events, EVENT_OFF_CPU, tid).size(), 1u);
+  std::erase_if(events, [&](const wait_event& event) { return event.header.tgid == pid; });
+  EXPECT_EQ(events.size(), 0u);
+}
+
+TEST_F(Scheduler, SpansThatFindTheRingFullAreCounted) {
+  load(1, 4096);
+  trace_this_process();
+  watch();
+  std::thread([] {
+    for (int i = 0; i < 200; ++i) static_cast<void>(sleep(100us));
+  }).join();
+  watch(false);
+  const std::size_t held = take().size();
+  model::Snapshot snapshot;
+  collector_->read(snapshot);
+  EXPECT_GT(snapshot.events_lost.at("host_event_stream_full"), 0u);
+  EXPECT_EQ(snapshot.events_lost.at("call_stream_full"), 0u) << "none of them is a call";
+  EXPECT_GE(held + snapshot.events_lost.at("host_event_stream_full"), 400u);
+}
+
+TEST_F(Scheduler, WithoutAThresholdThereAreNoSpans) {
+  load(0);
+  trace_this_process();
+  watch();
+  std::uint32_t tid = 0;
+  std::thread([&] {
+    tid = thread_id();
+    static_cast<void>(sleep(20ms));
+  }).join();
+  const auto events = take();
+  EXPECT_EQ(of(events, EVENT_OFF_CPU, tid).size(), 0u);
+  EXPECT_GT(of(events, EVENT_RUN_QUEUE_WAIT, tid).size(), 0u);
+}
+
+}  // namespace
+}  // namespace ingero
