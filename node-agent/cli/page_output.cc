@@ -83,7 +83,7 @@ void add_table(std::string& text, const PageTable& table, std::size_t width, boo
   std::vector<Column> columns;
   for (const PageTable::Column& column : table.columns)
     columns.push_back({column.title, column.right ? Align::kRight : Align::kLeft, 0,
-                       column.right ? 0U : kLeastColumn, column.drop_order});
+                       column.right || column.whole ? 0U : kLeastColumn, column.drop_order});
   TextTable lines(std::move(columns));
   for (const auto& row : table.rows) {
     std::vector<Cell> cells;

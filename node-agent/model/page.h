@@ -14,6 +14,7 @@ struct PageTable {
     std::string title;
     bool right = false;
     int drop_order = 0;  ///< left out of a narrow terminal, highest first; 0: never
+    bool whole = false;  ///< its texts are not cut there
   };
   std::vector<Column> columns;
   std::vector<std::vector<std::string>> rows;

@@ -107,8 +107,9 @@ PageSection Report::head() const {
                                       count_text(nccl.calls), count_text(cuda.calls),
                                       time_text(data_.end_ns - data_.begin_ns),
                                       count_text(nccl.errors + cuda.errors)));
-  section.table.columns = {{"node"}, {"kernel", false, 2}, {"from"}, {"to", false, 1},
-                           {"end"},  {"clock moved", true}};
+  section.table.columns = {
+      {"node"}, {"kernel", false, 2}, {"from", false, 0, true}, {"to", false, 1, true},
+      {"end"},  {"clock moved", true}};
   for (std::size_t i = 0; i < data_.nodes.size(); ++i) {
     const ReportData::Node& node = data_.nodes[i];
     const std::int64_t moved = node.clock_moved_ns;

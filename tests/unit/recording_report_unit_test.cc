@@ -66,6 +66,7 @@ class ReportTest : public testing::Test {
     span.unix_ns = static_cast<std::int64_t>(clock_.unix_from_monotonic(start_ + at));
     span.duration_ns = duration;
     span.tid = 900;
+    span.process = {812, 77};
     span.off_cpu = off_cpu;
     recorder.add(span);
   }
@@ -221,10 +222,10 @@ TEST_F(ReportTest, TheTimeLineHasTracksSlicesInstantsAndFlows) {
     ++phases[event["ph"]];
     if (event.contains("cat")) ++categories[event["cat"]];
   }
-  EXPECT_EQ(phases["X"], 10 + 10 + 20 + 2);  // threads, communicator's track, copies
+  EXPECT_EQ(phases["X"], 10 + 10 + 20 + 2 + 2 * 3);  // threads, communicator's track, copies, waits
   EXPECT_EQ(phases["s"], 10);
   EXPECT_EQ(phases["f"], 10);
-  EXPECT_EQ(phases["i"], 2 * (1 + 3));
+  EXPECT_EQ(phases["i"], 2);
   EXPECT_EQ(categories["nccl"], 20);
   EXPECT_EQ(categories["communicator"], 20);
   EXPECT_EQ(categories["cuda"], 2);
@@ -232,6 +233,24 @@ TEST_F(ReportTest, TheTimeLineHasTracksSlicesInstantsAndFlows) {
   for (const auto& event : events)
     if (event["ph"] == "X" && event["cat"] == "nccl") pids.insert(event["pid"].get<std::int64_t>());
   EXPECT_EQ(pids, (std::set<std::int64_t>{812, 5'000'812})) << "one process per node";
+}
+
+TEST_F(ReportTest, TheTimeLineNamesItsTracks) {
+  const std::string a = make("a.db", "host-a", {0}), b = make("b.db", "host-b", {1});
+  std::map<std::int64_t, std::string> names;
+  std::map<std::string, std::pair<std::int64_t, std::int64_t>> spans;
+  const auto line = time_line({a, b});
+  for (const auto& event : line["traceEvents"]) {
+    if (event["name"] == "process_name") names[event["pid"]] = event["args"]["name"];
+    if (event["name"] == "off_cpu") spans[names[event["pid"]]] = {event["tid"], event["dur"]};
+  }
+  EXPECT_EQ(names[812], "trainer-0 process 812 (host-a)");
+  EXPECT_EQ(names[5'000'812], "trainer-0 process 812 (host-b)");
+  EXPECT_EQ(names[1'000'000'000], "communicator 00abcdef01234567");
+  EXPECT_EQ(names[2'000'000'001], "TCP (host-b)");
+  EXPECT_EQ(spans["trainer-0 process 812 (host-b)"],
+            (std::pair<std::int64_t, std::int64_t>{5'000'900, 28000}))
+      << "threads of two nodes are two";
 }
 
 TEST_F(ReportTest, ASliceHasMicrosecondsAndTheCallsFields) {
