@@ -22,7 +22,7 @@ class Browser:
                    f"--window-size={width},{height}", "--remote-debugging-pipe", "about:blank"]
         # The protocol is spoken over the descriptors 3 and 4.
         self._process = subprocess.Popen(
-            ["sh", "-c", f'exec "$0" "$@" 3<&{to_browser} 4>&{from_browser}', *command],
+            ["bash", "-c", f'exec "$0" "$@" 3<&{to_browser} 4>&{from_browser}', *command],
             pass_fds=[to_browser, from_browser], stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         os.close(to_browser)
