@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::int64_t kPidsPerNode = 5'000'000;  // more than a kernel gives
 constexpr std::int64_t kCommunicatorPids = 1'000'000'000;
+constexpr std::int64_t kNoRank = std::int64_t{1} << 31;  // behind all ranks
 constexpr std::int64_t kNetworkPids = 2'000'000'000;
 constexpr std::uint64_t kCallsBetweenWatches = 1 << 14;
 
@@ -134,10 +135,10 @@ class TimeLine {
     const auto [known, added] = communicators_.try_emplace(
         context.comm_id_hash, kCommunicatorPids + static_cast<std::int64_t>(communicators_.size()));
     const std::int64_t pid = known->second;
-    const std::int64_t rank = std::clamp<std::int64_t>(context.rank.value_or(-1) + 1, 0, 1 << 30);
+    const std::int64_t rank = context.rank.value_or(-1) < 0 ? kNoRank : *context.rank;
     if (added) name_process(pid, "communicator " + context.comm_id_hash);
     if (ranks_.insert({pid, rank}).second)
-      name_thread(pid, rank, rank == 0 ? "rank not known" : fmt::format("rank {}", rank - 1));
+      name_thread(pid, rank, rank == kNoRank ? "rank not known" : fmt::format("rank {}", rank));
     slice(call, fmt::format("{} #{}", context.op, call.sequence), pid, rank, "communicator");
   }
 
