@@ -156,6 +156,10 @@ def test_what_cannot_be_copied_is_said(host, tmp_path):
     refused = ingero("export", tmp_path / "text", "--format", "sqlite", "-o", tmp_path / "o.db")
     assert refused.returncode == 2 and "not a database" in refused.stderr
     assert not (tmp_path / "o.db").exists()
+    with small_disk("40k") as disk:
+        full = ingero("export", file, "--format", "sqlite", "-o", disk / "o.db")
+        assert full.returncode == 2 and "No space left" in full.stderr
+        assert not (disk / "o.db").exists(), "half a copy"
     master, slave = pty.openpty()
     done = subprocess.run([INGERO, "export", file, "--format", "sqlite"], stdout=slave,
                           stderr=subprocess.PIPE, text=True, check=False, timeout=30)
@@ -165,3 +169,32 @@ def test_what_cannot_be_copied_is_said(host, tmp_path):
     closed = subprocess.run(["sh", "-c", f"{INGERO} export {file} --format sqlite | head -c 10"],
                             capture_output=True, check=False, timeout=30)
     assert closed.stdout == b"SQLite for"
+
+
+def test_damaged_files_are_refused_or_copied_as_they_are(host, tmp_path):
+    file, target = tmp_path / "a.db", tmp_path / "o.db"
+    container = host.container("mixed", "--calls", 5)
+    agent = host.agent("--out", file)
+    host.run(agent, container)
+    assert agent.stop()[0] == 0
+    good = file.read_bytes()
+    log = os.urandom(32) + good[:8192]
+    for name, content in {"empty": b"", "header": good[:100], "cut": good[:len(good) // 2],
+                          "shuffled": good[:8192] + good[8192:][::-1],
+                          "log": good[:18] + bytes([2, 2]) + good[20:],
+                          "page size": good[:16] + bytes(2) + good[18:]}.items():
+        path = tmp_path / name
+        path.write_bytes(content)
+        if name == "log":
+            (tmp_path / "log-wal").write_bytes(log)
+        done = ingero("export", path, "--format", "sqlite", "-o", target)
+        assert done.returncode in (0, 2), (name, done)
+        assert target.exists() == (done.returncode == 0), name
+        assert path.read_bytes() == content, "nothing is written there"
+        if done.returncode == 0:
+            assert target.read_bytes()[100:] == content[100:], f"{name}, behind the header"
+            target.unlink()
+    assert done.returncode == 2, "a page size of nothing"
+    os.mkfifo(tmp_path / "fifo")
+    for path in (tmp_path / "fifo", "/dev/zero", tmp_path):
+        assert ingero("export", path, "--format", "sqlite", "-o", target).returncode == 2, path
