@@ -271,7 +271,7 @@ static __always_inline void cuda_copy_exit(user_regs_t *regs)
 		add_to(&stats->sizes[size_bucket(frame->size)], 1);
 	if (frame->streamed) {
 		frame->comm = 0;
-		send_call(task, &key, thread, frame, NULL, now - frame->start_ns,
+		send_call(task, &key, thread, frame, NULL, 0, now - frame->start_ns,
 			  failed ? 0 : frame->size, result, failed);
 	}
 }

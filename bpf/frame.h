@@ -179,10 +179,11 @@ static __always_inline int session_is_return(user_regs_t *regs)
 		return name##_enter(regs, bpf_get_attach_cookie(regs));                            \
 	}
 
+/* `sequence`: the number that a collective took in its communicator; 0: none */
 static __always_inline void send_call(struct task_struct *task, struct call_key *key,
 				      struct thread_state *thread, struct call_frame *frame,
-				      struct comm_info *comm, u64 duration, u64 bytes, s32 result,
-				      int failed)
+				      struct comm_info *comm, u64 sequence, u64 duration, u64 bytes,
+				      s32 result, int failed)
 {
 	struct call_event *event;
 
@@ -202,7 +203,7 @@ static __always_inline void send_call(struct task_struct *task, struct call_key 
 	event->stream = frame->stream;
 	event->count = frame->count;
 	event->bytes = bytes;
-	event->sequence = comm ? comm->collectives : 0;
+	event->sequence = sequence;
 	event->rank = comm ? comm->rank : RANK_UNKNOWN;
 	event->nranks = comm ? comm->nranks : 0;
 	event->result = result;

@@ -132,7 +132,7 @@ static __always_inline void mark_stream(struct thread_state *thread, struct call
 
 static __always_inline void nccl_collective_exit(user_regs_t *regs)
 {
-	u64 now = bpf_ktime_get_ns(), bytes;
+	u64 now = bpf_ktime_get_ns(), bytes, sequence = 0;
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct thread_state *thread = thread_at_return(task);
 	struct call_frame *frame = thread ? frame_close(regs, thread) : NULL;
@@ -162,12 +162,13 @@ static __always_inline void nccl_collective_exit(user_regs_t *regs)
 		if (comm && function != FUNCTION_SEND && function != FUNCTION_RECV) {
 			comm->last_enqueue_ns = now;
 			add_to(&comm->collectives, 1);
+			sequence = comm->collectives;
 		}
 		if (!frame->muted)
 			mark_stream(thread, frame, &key);
 	}
 	if (frame->streamed)
-		send_call(task, &key, thread, frame, comm, now - frame->start_ns,
+		send_call(task, &key, thread, frame, comm, sequence, now - frame->start_ns,
 			  failed ? 0 : bytes, result, failed);
 }
 
@@ -231,7 +232,7 @@ static __always_inline void cuda_stream_sync_exit(user_regs_t *regs)
 	if (result == 0)
 		count_barrier(thread, frame->stream);
 	if (frame->streamed)
-		send_call(task, &key, thread, frame, NULL, now - frame->start_ns, 0, result,
+		send_call(task, &key, thread, frame, NULL, 0, now - frame->start_ns, 0, result,
 			  failed);
 }
 

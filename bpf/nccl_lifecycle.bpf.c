@@ -143,17 +143,25 @@ static __noinline int grow_enter(user_regs_t *regs, struct thread_state *thread,
 	return 0;
 }
 
-SHARED_FUNCTION int end_comm(struct thread_state *thread, u64 handle)
+/* At the call's entry: at its return another thread may have a new communicator under the same handle. The
+ * frame keeps who it was. */
+SHARED_FUNCTION int end_comm(struct thread_state *thread, struct call_frame *frame, u64 handle)
 {
 	struct comm_info *info, copy;
 	struct comm_key key = {};
 
-	if (!thread)
+	if (!thread || !frame)
 		return 0;
+	frame->rank = RANK_UNKNOWN;
+	frame->nranks = 0;
+	frame->id_hash = 0;
 	comm_key_of(&key, thread, handle);
 	info = bpf_map_lookup_elem(&comms, &key);
 	if (!info)
 		return 0;
+	frame->rank = info->rank;
+	frame->nranks = info->nranks;
+	frame->id_hash = info->id_hash;
 	copy = *info;
 	bpf_map_delete_elem(&comms, &key);
 	send_comm_event(EVENT_COMM_ENDED, handle, &copy);
@@ -201,7 +209,7 @@ static __noinline int lifecycle_arguments(user_regs_t *regs, struct thread_state
 	case FUNCTION_DESTROY:
 	case FUNCTION_ABORT:
 		frame->comm = call_arg(regs, 1);
-		end_comm(thread, frame->comm);
+		end_comm(thread, frame, frame->comm);
 		break;
 	default: /* Finalize */ frame->comm = call_arg(regs, API_COOKIE_OBJECT(frame->cookie));
 	}
@@ -302,12 +310,28 @@ SHARED_FUNCTION int lifecycle_effects(struct thread_state *thread, struct call_f
 	return 0;
 }
 
+/* The communicator that the call made, ended or was about. */
+static __always_inline struct comm_info *comm_of_call(struct thread_state *thread,
+						      struct call_frame *frame, u32 function,
+						      int failed, struct comm_info *ended)
+{
+	if (function == FUNCTION_DESTROY || function == FUNCTION_ABORT) {
+		ended->rank = frame->rank;
+		ended->nranks = frame->nranks;
+		ended->id_hash = frame->id_hash;
+		return ended;
+	}
+	if (frame->out && !failed) /* the line names the communicator that was made */
+		frame->comm = user_pointer(frame->out);
+	return frame->comm ? known_comm(thread, frame->comm) : NULL;
+}
+
 static __always_inline void nccl_lifecycle_exit(user_regs_t *regs)
 {
+	struct comm_info *comm, ended = {};
 	u64 now = bpf_ktime_get_ns();
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct thread_state *thread = thread_at_return(task);
-	struct comm_info *comm = NULL;
 	struct call_key key = {};
 	struct call_frame *frame;
 	s32 result;
@@ -332,11 +356,8 @@ static __always_inline void nccl_lifecycle_exit(user_regs_t *regs)
 	lifecycle_effects(thread, frame, key.function, failed);
 	if (!frame->streamed)
 		return;
-	if (frame->out && !failed) /* the line names the communicator that was made */
-		frame->comm = user_pointer(frame->out);
-	if (frame->comm)
-		comm = known_comm(thread, frame->comm);
-	send_call(task, &key, thread, frame, comm, now - frame->start_ns, 0, result, failed);
+	comm = comm_of_call(thread, frame, key.function, failed, &ended);
+	send_call(task, &key, thread, frame, comm, 0, now - frame->start_ns, 0, result, failed);
 }
 
 CALL_PROGRAMS(nccl_lifecycle)

@@ -301,9 +301,12 @@ int run(int argc, char** argv) {
   report_command->add_option("-o,--output", report.out, "write it there (default: stdout)");
   ExportOptions exported;
   CLI::App* export_command =
-      app.add_subcommand("export", "a time line of recordings for ui.perfetto.dev");
+      app.add_subcommand("export", "a time line of recordings for ui.perfetto.dev, or a copy");
   export_command->add_option("files", exported.files, "recordings; several are one")->required();
-  export_command->add_option("--format", exported.format, "perfetto (default)");
+  export_command->add_option(
+      "--format", exported.format,
+      "perfetto (default); sqlite: a copy of one recording as one file, also "
+      "while it is being recorded");
   export_command->add_option("-o,--output", exported.out, "write it there (default: stdout)");
   CLI::App* version_command = app.add_subcommand("version", "print the version");
   CLI::App* reference_command =

@@ -36,13 +36,17 @@ bool Patience::watch(std::uint64_t count, const char* what) {
   const double seconds = elapsed.count();
   if (seconds < kSecondsBefore || seconds < shown_ + kSecondsBetween) return false;
   shown_ = seconds;
-  static_cast<void>(cli::write_all(STDERR_FILENO, fmt::format("\r{:.0f} s, {} {}; Ctrl-C ends it ",
-                                                              seconds, format_count(count), what)));
+  visible_ = true;
+  static_cast<void>(cli::write_all(
+      STDERR_FILENO, fmt::format("\r{} s, {} {}; Ctrl-C ends it ", static_cast<int>(seconds),
+                                 format_count(count), what)));
   return false;
 }
 
 void Patience::clear() {
-  if (shown_ > 0) static_cast<void>(cli::write_all(STDERR_FILENO, "\r\x1b[K"));
+  if (!visible_) return;
+  visible_ = false;
+  static_cast<void>(cli::write_all(STDERR_FILENO, "\r\x1b[K"));
 }
 
 }  // namespace ingero::app

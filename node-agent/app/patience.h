@@ -19,12 +19,14 @@ class Patience {
   Patience();
   /// True: Ctrl-C was pressed. `what` such as "rows so far".
   bool watch(std::uint64_t count, const char* what);
+  /// Takes the line away, if it is there: before anything else is written.
   void clear();
 
  private:
   bool on_terminal_;
   std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
-  double shown_ = 0;
+  double shown_ = 0;  ///< seconds until the line was last written
+  bool visible_ = false;
 };
 
 }  // namespace ingero::app

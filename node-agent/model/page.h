@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,8 @@ struct PageTable {
   struct Column {
     std::string title;
     bool right = false;
+    int drop_order = 0;  ///< left out of a narrow terminal, highest first; 0: never
+    bool whole = false;  ///< its texts are not cut there
   };
   std::vector<Column> columns;
   std::vector<std::vector<std::string>> rows;
@@ -26,7 +29,12 @@ struct PagePlot {
     std::string name;
     std::vector<double> values;  ///< evenly spread over the seconds; negative: none
   };
-  std::vector<Series> series;
+  std::vector<Series> series;  ///< drawn on a logarithmic scale
+  struct Counts {
+    std::string name;                   ///< of what is counted
+    std::vector<std::uint64_t> values;  ///< evenly spread over the seconds
+  };
+  std::vector<Counts> counts;
 };
 
 struct PageSection {

@@ -17,6 +17,8 @@ namespace {
 
 constexpr std::int64_t kPidsPerNode = 5'000'000;  // more than a kernel gives
 constexpr std::int64_t kCommunicatorPids = 1'000'000'000;
+constexpr std::int64_t kNoRank = std::int64_t{1} << 31;  // behind all ranks
+constexpr std::int64_t kNetworkPids = 2'000'000'000;
 constexpr std::uint64_t kCallsBetweenWatches = 1 << 14;
 
 std::string text(std::string_view value) { return fmt::format("\"{}\"", escape_json(value)); }
@@ -33,17 +35,10 @@ class TimeLine {
     if (auto status = name_processes(); !status) return status;
     for (const CallTable table : {CallTable::kNccl, CallTable::kCuda})
       if (auto status = write_calls(table); !status) return status;
-    if (auto status = write_instants(
-            "SELECT timestamp_ns, event || ' ' || COALESCE(saddr, '?') || ':' || COALESCE(sport, "
-            "'?') || ' to ' || COALESCE(daddr, '?') || ':' || COALESCE(dport, '?'), pid, NULL "
-            "FROM {}.tcp_events");
-        !status)
-      return status;
-    if (auto status = write_instants(
-            "SELECT timestamp_ns, event || ' ' || duration_ns || ' ns', pid, tid FROM "
-            "{}.sched_events");
-        !status)
-      return status;
+    for (std::size_t i = 0; i < recording_.nodes().size(); ++i) {
+      if (auto status = write_segments(i); !status) return status;
+      if (auto status = write_spans(i); !status) return status;
+    }
     put(fmt::format("\n],\"otherData\":{{\"start_unix_ns\":\"{}\"}}}}\n", start_ns_));
     return open_ ? Status{} : fail({"write time line", "", "nobody reads it", ""});
   }
@@ -61,12 +56,10 @@ class TimeLine {
     const std::int64_t size = ns < 0 ? -ns : ns;
     return fmt::format("{}{}.{:03}", ns < 0 ? "-" : "", size / 1000, size % 1000);
   }
+  /// Also of threads: a viewer takes the thread with its process's number for the main one.
   static std::int64_t pid_of(std::size_t node, std::int64_t pid) {
     return static_cast<std::int64_t>(node) * kPidsPerNode +
            std::clamp<std::int64_t>(pid, 0, kPidsPerNode - 1);
-  }
-  static std::int64_t tid_of(std::int64_t tid) {
-    return std::clamp<std::int64_t>(tid, 0, kPidsPerNode - 1);
   }
 
   Status read_start() {
@@ -103,7 +96,8 @@ class TimeLine {
       while ((code = rows->step()) == SQLITE_ROW)
         name_process(
             pid_of(i, rows->integer(0)),
-            fmt::format("{} {} {}", node.name, bounded_text(*rows, 1), bounded_text(*rows, 2)));
+            fmt::format("{}{}{} {} ({})", bounded_text(*rows, 2), rows->is_null(2) ? "" : " ",
+                        bounded_text(*rows, 1), rows->integer(0), node.name));
       if (code != SQLITE_DONE)
         return fail(database_error(recording_.database(), "read processes", node.path));
     }
@@ -141,10 +135,10 @@ class TimeLine {
     const auto [known, added] = communicators_.try_emplace(
         context.comm_id_hash, kCommunicatorPids + static_cast<std::int64_t>(communicators_.size()));
     const std::int64_t pid = known->second;
-    const std::int64_t rank = std::clamp<std::int64_t>(context.rank.value_or(-1) + 1, 0, 1 << 30);
+    const std::int64_t rank = context.rank.value_or(-1) < 0 ? kNoRank : *context.rank;
     if (added) name_process(pid, "communicator " + context.comm_id_hash);
     if (ranks_.insert({pid, rank}).second)
-      name_thread(pid, rank, rank == 0 ? "rank not known" : fmt::format("rank {}", rank - 1));
+      name_thread(pid, rank, rank == kNoRank ? "rank not known" : fmt::format("rank {}", rank));
     slice(call, fmt::format("{} #{}", context.op, call.sequence), pid, rank, "communicator");
   }
 
@@ -162,7 +156,7 @@ class TimeLine {
           fmt::format("\"ph\":\"{}\",\"bp\":\"e\",\"name\":\"collective\",\"cat\":\"ranks\","
                       "\"id\":{},\"pid\":{},\"tid\":{},\"ts\":{}",
                       phase, id, pid_of(call.context->node, call.context->pid),
-                      tid_of(call.context->tid), time(call.unix_ns)));
+                      pid_of(call.context->node, call.context->tid), time(call.unix_ns)));
     }
   }
 
@@ -179,7 +173,7 @@ class TimeLine {
       if (++calls % kCallsBetweenWatches == 0 && watch_ && watch_(calls))
         return fail({"write time line", "", "interrupted", ""});
       const CallContext& context = *call.context;
-      slice(call, context.op, pid_of(context.node, context.pid), tid_of(context.tid),
+      slice(call, context.op, pid_of(context.node, context.pid), pid_of(context.node, context.tid),
             table == CallTable::kNccl ? "nccl" : "cuda");
       if (table == CallTable::kCuda) continue;
       on_communicator(call);
@@ -188,29 +182,56 @@ class TimeLine {
     return {};
   }
 
-  /// Rows of time, name, pid, thread.
-  Status write_instants(const char* select) {
-    for (std::size_t i = 0; i < recording_.nodes().size(); ++i) {
-      const Recording::Node& node = recording_.nodes()[i];
-      auto rows =
-          Statement::create(recording_.database(), fmt::format(fmt::runtime(select), node.schema));
-      if (!rows) return fail(rows.error());
-      int code = SQLITE_DONE;
-      while (open_ && (code = rows->step()) == SQLITE_ROW) {
-        const bool of_thread = !rows->is_null(3), of_process = !rows->is_null(2);
-        event(
-            fmt::format("\"ph\":\"i\",\"s\":\"{}\",\"name\":{},\"cat\":\"kernel\",\"pid\":{},"
-                        "\"tid\":{},\"ts\":{}",
-                        of_thread    ? 't'
-                        : of_process ? 'p'
-                                     : 'g',
-                        text(bounded_text(*rows, 1)), pid_of(i, rows->integer(2)),
-                        tid_of(rows->integer(3)), time(bounded_time(rows->integer(0)))));
-      }
-      if (code != SQLITE_DONE && code != SQLITE_ROW)
-        return fail(database_error(recording_.database(), "read events", node.path));
-    }
-    return {};
+  /// Calls `take` with each row of `select`, in which {} is the file.
+  template <typename Take>
+  Status for_each_row(const Recording::Node& node, const char* select, Take take) {
+    auto rows =
+        Statement::create(recording_.database(), fmt::format(fmt::runtime(select), node.schema));
+    if (!rows) return fail(rows.error());
+    int code = SQLITE_DONE;
+    while (open_ && (code = rows->step()) == SQLITE_ROW) take(*rows);
+    if (code == SQLITE_DONE || code == SQLITE_ROW) return {};
+    return fail(database_error(recording_.database(), "read events", node.path));
+  }
+
+  /// A segment belongs to no thread: the node's network has a track, with a line for each cgroup.
+  Status write_segments(std::size_t index) {
+    const Recording::Node& node = recording_.nodes()[index];
+    const std::int64_t pid = kNetworkPids + static_cast<std::int64_t>(index);
+    std::map<std::int64_t, std::int64_t> lines;
+    return for_each_row(
+        node,
+        "SELECT t.timestamp_ns, t.event, t.saddr, t.sport, t.daddr, t.dport, t.state, "
+        "COALESCE(t.cgroup_id, 0), COALESCE(k.pod, k.container, 'not known') "
+        "FROM {0}.tcp_events t LEFT JOIN {0}.containers k ON k.cgroup_id = t.cgroup_id",
+        [&](const Statement& row) {
+          const auto [line, added] =
+              lines.try_emplace(row.integer(7), static_cast<std::int64_t>(lines.size() + 1));
+          if (lines.size() == 1 && added) name_process(pid, "TCP (" + node.name + ")");
+          if (added) name_thread(pid, line->second, bounded_text(row, 8));
+          event(fmt::format(
+              "\"ph\":\"i\",\"s\":\"t\",\"name\":{},\"cat\":\"kernel\",\"pid\":{},\"tid\":{},"
+              "\"ts\":{},\"args\":{{\"saddr\":{},\"sport\":{},\"daddr\":{},\"dport\":{},\"state\":{"
+              "}}}",
+              text(bounded_text(row, 1)), pid, line->second, time(bounded_time(row.integer(0))),
+              text(bounded_text(row, 2)), row.integer(3), text(bounded_text(row, 4)),
+              row.integer(5), text(bounded_text(row, 6))));
+        });
+  }
+
+  /// A thread does not run while it waits: its spans lie in its calls or between them, never across an end.
+  Status write_spans(std::size_t index) {
+    return for_each_row(
+        recording_.nodes()[index],
+        "SELECT timestamp_ns, duration_ns, event, cpu, pid, tid FROM {}.sched_events",
+        [&](const Statement& row) {
+          event(fmt::format(
+              "\"ph\":\"X\",\"name\":{},\"cat\":\"kernel\",\"pid\":{},\"tid\":{},\"ts\":{},"
+              "\"dur\":{},\"args\":{{\"cpu\":{}}}",
+              text(bounded_text(row, 2)), pid_of(index, row.integer(4)),
+              pid_of(index, row.integer(5)), time(bounded_time(row.integer(0))),
+              microseconds(bounded_time(row.integer(1))), row.integer(3)));
+        });
   }
 
   const Recording& recording_;

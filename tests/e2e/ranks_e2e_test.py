@@ -5,6 +5,7 @@ import json
 from harness.comm_hash import id_hash, shrink_hash, split_hash
 from harness.comparison import check_exact
 from harness.host import stubs
+from harness.recording import query
 from harness.waiting import wait_until
 
 
@@ -94,6 +95,43 @@ def test_every_init_function_is_shown_in_debug_state_and_gone_after_its_end(host
     assert {("dp0", "5", "8"), ("later", "3", "4")} <= names, names
     assert not [comm for comm in agent.state()["communicators"] if comm["pid"] == container.pid]
     check_exact(agent, (container, tally))
+
+
+def test_recorded_ends_of_communicators_say_which_one_and_only_collectives_have_numbers(host,
+                                                                                        tmp_path):
+    """Destroy and Abort forget the communicator when they begin: the row must know it all the same."""
+    file = tmp_path / "x.db"
+    agent = host.agent("--out", file)
+    inits, mixed = host.container("inits"), host.container("mixed", "--calls", 3)
+    comms = host.run(agent, inits, mixed)[0]["comms"]
+    assert agent.stop()[0] == 0
+    hashes = expected_hashes(comms)
+    made = sorted((comm["ptr"], comm["rank"], comm["nranks"], f"{value:016x}" if value else "")
+                  for comm, value in zip(comms, hashes))
+    rows = query(file, f"SELECT op, comm, rank, nranks, comm_id_hash AS hash FROM nccl_events WHERE "
+                       f"pid = {inits.pid} AND op IN ('COMM_DESTROY', 'COMM_ABORT', "
+                       f"'COMM_FINALIZE')")
+    known = {f"{value:016x}" for value in hashes if value}
+    ends = sorted((row["comm"], row["rank"], row["nranks"],
+                   row["hash"] if row["hash"] in known else "")
+                  for row in rows if row["op"] != "COMM_FINALIZE")
+    assert ends == made
+    assert all(row["hash"] for row in rows)
+    finalized = [row for row in rows if row["op"] == "COMM_FINALIZE"]
+    assert [(row["comm"], row["rank"], row["nranks"]) for row in finalized] == [
+        (comms[0]["ptr"], 2, 4)]
+    numbered = query(file, "SELECT op, MIN(sequence) AS first, COUNT(*) - COUNT(sequence) AS without "
+                           "FROM nccl_events GROUP BY op")
+    collectives = {"ALL_REDUCE", "ALL_GATHER", "REDUCE_SCATTER", "BROADCAST", "REDUCE", "GATHER",
+                   "SCATTER", "ALL_TO_ALL"}
+    assert collectives | {"SEND", "RECV", "GROUP_END"} <= {row["op"] for row in numbered}
+    for row in numbered:
+        assert (row["first"] is not None) == (row["op"] in collectives), row
+        assert row["op"] not in collectives or row["without"] == 0, row
+    numbers = [row["sequence"] for row in query(
+        file, f"SELECT sequence FROM nccl_events WHERE pid = {mixed.pid} AND sequence IS NOT NULL "
+              f"ORDER BY timestamp_ns")]
+    assert numbers == list(range(1, len(numbers) + 1))
 
 
 def test_ids_that_share_their_first_bytes_have_different_hashes(host):

@@ -3,8 +3,10 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "cli/page_output.h"
+#include "cli/text_table.h"
 #include "record/report.h"
 #include "record/time_line.h"
 #include "record_test_file.h"
@@ -12,6 +14,8 @@
 namespace ingero::record {
 namespace {
 
+using testing::_;
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
@@ -45,12 +49,26 @@ class ReportTest : public testing::Test {
     tcp.unix_ns =
         static_cast<std::int64_t>(clock_.unix_from_monotonic(start_ + 510 * kMillisecond));
     (*recorder)->add(tcp);
+    add_span(**recorder, 520 * kMillisecond, 2 * kMillisecond, false);
+    add_span(**recorder, 525 * kMillisecond, 7 * kMillisecond, true);
+    add_span(**recorder, 540 * kMillisecond, 28 * kMillisecond, true);
     (*recorder)->add(cuda_call());
     auto snapshot = std::make_shared<model::Snapshot>();
     snapshot->events_lost["call_stream_full"] = 3;
     (*recorder)->update(snapshot);
     (*recorder)->finish("duration over");
     return folder_.file(name);
+  }
+
+  /// Of the thread of rank 0.
+  void add_span(Recorder& recorder, std::uint64_t at, std::uint64_t duration, bool off_cpu) {
+    SchedEvent span;
+    span.unix_ns = static_cast<std::int64_t>(clock_.unix_from_monotonic(start_ + at));
+    span.duration_ns = duration;
+    span.tid = 900;
+    span.process = {812, 77};
+    span.off_cpu = off_cpu;
+    recorder.add(span);
   }
 
   model::Page page_of(const std::vector<std::string>& files) {
@@ -91,13 +109,56 @@ TEST_F(ReportTest, NamesTheSlowestCallOfEachRankWithItsRetransmits) {
   const auto page = page_of({make("a.db", "host-a", {0, 1})});
   const auto& rows = section(page, "Slowest").table.rows;
   ASSERT_EQ(rows.size(), 2U);
-  EXPECT_EQ(rows[0][1], "0/2");
-  EXPECT_EQ(rows[0][3], "ALL_REDUCE");
-  EXPECT_EQ(rows[0][5], "70.0 ms");
-  EXPECT_EQ(rows[0][7], "10");
-  EXPECT_EQ(rows[0][8], "1");
-  EXPECT_EQ(rows[1][1], "1/2");
-  EXPECT_EQ(rows[1][8], "0");
+  EXPECT_THAT(rows[0], ElementsAre("00abcdef", "0/2", "ALL_REDUCE", _, "70.0 ms", "7.90 ms", "10",
+                                   "1", "2.00 ms"));
+  EXPECT_THAT(rows[1],
+              ElementsAre("00abcdef", "1/2", "ALL_REDUCE", _, "1.00 ms", "1.00 ms", "10", _, _));
+}
+
+TEST_F(ReportTest, NamesTheNodeWhenThereAreSeveral) {
+  const auto page = page_of({make("a.db", "host-a", {0}), make("b.db", "host-b", {1})});
+  EXPECT_THAT(section(page, "Slowest").table.rows,
+              ElementsAre(Contains("host-a"), Contains("host-b")));
+}
+
+TEST_F(ReportTest, NamesTheCollectivesThatWereHindered) {
+  const auto page = page_of({make("a.db", "host-a", {0, 1})});
+  const auto& network = section(page, "Network and scheduler");
+  EXPECT_THAT(network.lines,
+              Contains("1 TCP retransmits; 1 collectives have one in their window."));
+  EXPECT_THAT(network.lines, Contains("1 waits for a CPU; 1 collectives waited."));
+  EXPECT_THAT(network.table.rows, ElementsAre(ElementsAre("00abcdef", "0/2", "ALL_REDUCE", _,
+                                                          "70.0 ms", "1", "2.00 ms")));
+}
+
+TEST_F(ReportTest, TellsHowLongTheSlowestCallsThreadWasOffTheCpu) {
+  const auto page = page_of({make("a.db", "host-a", {0, 1})});
+  EXPECT_THAT(section(page, "Off the CPU").table.rows,
+              ElementsAre(ElementsAre("00abcdef", "0/2", "ALL_REDUCE", _, "70.0 ms", "35.0 ms",
+                                      "50 %", "2", "28.0 ms")));
+}
+
+TEST_F(ReportTest, HasNoSectionAboutSpansOffTheCpuWhereNoneWasRecorded) {
+  auto recorder = Recorder::create(options_for(folder_.file("a.db")), clock_);
+  ASSERT_TRUE(recorder);
+  (*recorder)->add(nccl_call());
+  (*recorder)->finish("duration over");
+  for (const model::PageSection& section : page_of({folder_.file("a.db")}).sections)
+    EXPECT_THAT(section.title, Not(HasSubstr("Off the CPU")));
+}
+
+TEST_F(ReportTest, ThePlotHasAPointForEachTimeAndAMarkForEachMoment) {
+  const auto page = page_of({make("a.db", "host-a", {0, 1})});
+  const auto& plots = section(page, "Slowest").plots;
+  ASSERT_EQ(plots.size(), 1U);
+  ASSERT_EQ(plots[0].series.size(), 2U);
+  EXPECT_EQ(*std::max_element(plots[0].series[0].values.begin(), plots[0].series[0].values.end()),
+            70.0);
+  std::map<std::string, std::uint64_t> sums;
+  for (const auto& counts : plots[0].counts)
+    for (const std::uint64_t count : counts.values) sums[counts.name] += count;
+  EXPECT_EQ(sums, (std::map<std::string, std::uint64_t>{
+                      {"TCP retransmits", 1}, {"waits for a CPU", 1}, {"spans off the CPU", 2}}));
 }
 
 TEST_F(ReportTest, NamesTheLateRank) {
@@ -140,6 +201,18 @@ TEST_F(ReportTest, IsReadableAsTextAndAsHtml) {
   EXPECT_THAT(html, Not(HasSubstr("https://")));
 }
 
+TEST_F(ReportTest, NoLineIsWiderThanTheTerminal) {
+  const auto page = page_of(
+      {make("a.db", "host-a.example.internal", {0}), make("b.db", "host-b.example.internal", {1})});
+  for (const std::size_t width : {60U, 80U, 130U}) {
+    const std::string text = cli::render_page(page, width, false);
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);)
+      EXPECT_LE(cli::display_width(line), width) << line;
+    EXPECT_THAT(text, HasSubstr("retransmits"));
+  }
+}
+
 TEST_F(ReportTest, TheTimeLineHasTracksSlicesInstantsAndFlows) {
   const std::string a = make("a.db", "host-a", {0}), b = make("b.db", "host-b", {1});
   const auto events = time_line({a, b})["traceEvents"];
@@ -149,7 +222,7 @@ TEST_F(ReportTest, TheTimeLineHasTracksSlicesInstantsAndFlows) {
     ++phases[event["ph"]];
     if (event.contains("cat")) ++categories[event["cat"]];
   }
-  EXPECT_EQ(phases["X"], 10 + 10 + 20 + 2);  // threads, communicator's track, copies
+  EXPECT_EQ(phases["X"], 10 + 10 + 20 + 2 + 2 * 3);  // threads, communicator's track, copies, waits
   EXPECT_EQ(phases["s"], 10);
   EXPECT_EQ(phases["f"], 10);
   EXPECT_EQ(phases["i"], 2);
@@ -160,6 +233,24 @@ TEST_F(ReportTest, TheTimeLineHasTracksSlicesInstantsAndFlows) {
   for (const auto& event : events)
     if (event["ph"] == "X" && event["cat"] == "nccl") pids.insert(event["pid"].get<std::int64_t>());
   EXPECT_EQ(pids, (std::set<std::int64_t>{812, 5'000'812})) << "one process per node";
+}
+
+TEST_F(ReportTest, TheTimeLineNamesItsTracks) {
+  const std::string a = make("a.db", "host-a", {0}), b = make("b.db", "host-b", {1});
+  std::map<std::int64_t, std::string> names;
+  std::map<std::string, std::pair<std::int64_t, std::int64_t>> spans;
+  const auto line = time_line({a, b});
+  for (const auto& event : line["traceEvents"]) {
+    if (event["name"] == "process_name") names[event["pid"]] = event["args"]["name"];
+    if (event["name"] == "off_cpu") spans[names[event["pid"]]] = {event["tid"], event["dur"]};
+  }
+  EXPECT_EQ(names[812], "trainer-0 process 812 (host-a)");
+  EXPECT_EQ(names[5'000'812], "trainer-0 process 812 (host-b)");
+  EXPECT_EQ(names[1'000'000'000], "communicator 00abcdef01234567");
+  EXPECT_EQ(names[2'000'000'001], "TCP (host-b)");
+  EXPECT_EQ(spans["trainer-0 process 812 (host-b)"],
+            (std::pair<std::int64_t, std::int64_t>{5'000'900, 28000}))
+      << "threads of two nodes are two";
 }
 
 TEST_F(ReportTest, ASliceHasMicrosecondsAndTheCallsFields) {
