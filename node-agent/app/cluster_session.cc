@@ -9,6 +9,7 @@
 
 #include "app/choices.h"
 #include "app/cluster_state.h"
+#include "app/recording_state.h"
 
 namespace ingero::app {
 namespace {
@@ -37,19 +38,22 @@ ClusterOptions cluster_options(const KubernetesOptions& options,
 }  // namespace
 
 ClusterSession::ClusterSession(boost::asio::io_context& io, Agent& agent, LiveConfig& settings,
-                               const KubernetesOptions& options)
+                               const KubernetesOptions& options, ClusterHooks hooks)
     : io_(io),
       agent_(agent),
       settings_(settings),
       options_(options),
+      hooks_(std::move(hooks)),
       change_timer_(io),
       patience_timer_(io),
       report_timer_(io) {}
 
 Result<std::unique_ptr<ClusterSession>> ClusterSession::start(boost::asio::io_context& io,
                                                               Agent& agent, LiveConfig& settings,
-                                                              const KubernetesOptions& options) {
-  std::unique_ptr<ClusterSession> session(new ClusterSession(io, agent, settings, options));
+                                                              const KubernetesOptions& options,
+                                                              ClusterHooks hooks) {
+  std::unique_ptr<ClusterSession> session(
+      new ClusterSession(io, agent, settings, options, std::move(hooks)));
   if (auto status = session->join(); !status) return fail(status.error());
   return session;
 }
@@ -123,6 +127,7 @@ void ClusterSession::take_config_map(const ConfigMapState& state) {
   if (!status.accepted)
     reporter_->config_refused(options.config_namespace, options.config_map, state.uid,
                               status.error);
+  hooks_.on_settings();
 }
 
 void ClusterSession::report_node() {
@@ -131,7 +136,8 @@ void ClusterSession::report_node() {
   const auto snapshot = with_calls ? agent_.snapshot() : agent_.overview();
   reporter_->report({snapshot, with_calls, agent_.containers(), cluster_->view(),
                      cluster_->policy_errors(), settings_.status(), cluster_->not_ready(),
-                     options_.pod, std::string(to_string(agent_.cgroup_mount().hierarchy()))});
+                     options_.pod, std::string(to_string(agent_.cgroup_mount().hierarchy())),
+                     hooks_.recordings()});
   report_timer_.expires_after(kReportInterval);
   report_timer_.async_wait([this](const boost::system::error_code& error) {
     if (!error) report_node();
@@ -141,6 +147,7 @@ void ClusterSession::report_node() {
 void ClusterSession::add_state(nlohmann::json& state) const {
   add_cluster_state(*cluster_, agent_.containers(), state);
   state["reports"] = reporter_->state();
+  state["recordings"] = recordings_state(hooks_.recordings());
 }
 
 }  // namespace ingero::app

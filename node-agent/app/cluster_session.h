@@ -4,16 +4,25 @@
 #include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <vector>
 
 #include "app/agent.h"
 #include "app/cluster.h"
 #include "app/live_config.h"
+#include "app/pod_recordings.h"
 #include "app/reporter.h"
 #include "app/trace_options.h"
 
 namespace ingero::app {
+
+/// What a session asks and tells beside the agent and the settings.
+struct ClusterHooks {
+  std::function<std::vector<PodRecordingStatus>()> recordings;  ///< asked from any thread
+  std::function<void()> on_settings;  ///< the settings are known, or refused
+};
 
 /// The agent as a part of a cluster: what the API server tells goes to the agent and the settings, what
 /// the agent sees goes to the API server. Belongs to the io_context's thread; cluster() and add_state()
@@ -23,7 +32,8 @@ class ClusterSession {
   /// `agent` and `settings` must outlive the session. An error: there are no credentials.
   static Result<std::unique_ptr<ClusterSession>> start(boost::asio::io_context& io, Agent& agent,
                                                        LiveConfig& settings,
-                                                       const KubernetesOptions& options);
+                                                       const KubernetesOptions& options,
+                                                       ClusterHooks hooks);
 
   Cluster& cluster() const { return *cluster_; }
   /// Takes over what settings say where no policy does.
@@ -34,7 +44,7 @@ class ClusterSession {
 
  private:
   ClusterSession(boost::asio::io_context& io, Agent& agent, LiveConfig& settings,
-                 const KubernetesOptions& options);
+                 const KubernetesOptions& options, ClusterHooks hooks);
   Status join();
   void take_view();
   void take_view_soon();
@@ -45,6 +55,7 @@ class ClusterSession {
   Agent& agent_;
   LiveConfig& settings_;
   const KubernetesOptions options_;
+  const ClusterHooks hooks_;
   boost::asio::steady_timer change_timer_, patience_timer_, report_timer_;
   std::atomic<bool> change_pending_ = false;
   std::unique_ptr<Cluster> cluster_;

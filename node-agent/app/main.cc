@@ -11,6 +11,7 @@
 #include "app/check_command.h"
 #include "app/query_command.h"
 #include "app/recording_commands.h"
+#include "app/recordings_command.h"
 #include "app/trace_options.h"
 #include "app/version.h"
 #include "base/byte_size.h"
@@ -308,6 +309,13 @@ int run(int argc, char** argv) {
       "perfetto (default); sqlite: a copy of one recording as one file, also "
       "while it is being recorded");
   export_command->add_option("-o,--output", exported.out, "write it there (default: stdout)");
+  RecordingsOptions recordings;
+  CLI::App* recordings_command =
+      app.add_subcommand("recordings", "list the recordings of pods that are on this node");
+  recordings_command->add_option("directory", recordings.directory,
+                                 "where they are (default: " + recordings.directory + ")");
+  recordings_command->add_option("--format", recordings.format,
+                                 "table (default), csv, json, markdown");
   CLI::App* version_command = app.add_subcommand("version", "print the version");
   CLI::App* reference_command =
       app.add_subcommand("reference", "print a generated page of the documentation");
@@ -323,6 +331,7 @@ int run(int argc, char** argv) {
   if (query_command->parsed()) return run_query(query);
   if (report_command->parsed()) return run_report(report);
   if (export_command->parsed()) return run_export(exported);
+  if (recordings_command->parsed()) return run_recordings(recordings);
   if (version_command->parsed()) return version();
   if (reference_command->parsed()) return print_reference(reference);
   return kUsageError;

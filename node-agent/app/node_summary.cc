@@ -91,6 +91,12 @@ report::Condition ready_condition(const NodeState& state) {
   return {report::ConditionStatus::yes, "Counting", "calls are counted", {}};
 }
 
+report::RecordedPod recorded(const PodRecordingStatus& status) {
+  return {status.k8s_namespace, status.pod,        status.policies,       status.state,
+          status.message,       status.files.path, status.files.files,    status.files.bytes,
+          status.files.calls,   status.files.lost, status.started_unix_s, status.ends_unix_s};
+}
+
 }  // namespace
 
 void NodeSummary::select(const ClusterView& view) {
@@ -188,6 +194,8 @@ report::NodeReport NodeSummary::summarize(const NodeState& state) {
   }
   for (const PolicyError& error : state.policy_errors)
     report.policies.push_back({error.name, 0, 0, 0, false, "Invalid", error.message});
+  for (const PodRecordingStatus& status : state.recordings)
+    report.recordings.push_back(recorded(status));
   return report;
 }
 

@@ -7,6 +7,7 @@
 
 #include "app/cluster.h"
 #include "app/live_config.h"
+#include "app/pod_recordings.h"
 #include "app/workloads.h"
 #include "model/snapshot.h"
 #include "report/node_report.h"
@@ -24,6 +25,7 @@ struct NodeState {
   std::vector<std::string> not_ready;
   std::string agent_pod;
   std::string cgroup_hierarchy;
+  std::vector<PodRecordingStatus> recordings;
 };
 
 /// Makes the node's report. Keeps what is costly to find out, which policy selects which pod, as long as

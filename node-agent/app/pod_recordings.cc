@@ -97,9 +97,19 @@ std::map<std::string, PodRecordings::Wanted> PodRecordings::wanted() const {
   return all;
 }
 
+/// What is being recorded stays where it is: another folder is for the recordings after it.
+void PodRecordings::follow_folder() {
+  const bool busy = std::any_of(entries_.begin(), entries_.end(), [](const auto& entry) {
+    return entry.second->recorder != nullptr;
+  });
+  if (!busy && store_.folder() != config_.directory)
+    store_ = record::RecordingStore(config_.directory);
+}
+
 void PodRecordings::look() {
   look_pending_ = false;
   settle();
+  follow_folder();
   const auto pods = wanted();
   const std::int64_t now = now_s();
   for (auto& [uid, entry] : entries_) {
@@ -240,11 +250,11 @@ std::optional<std::string> PodRecordings::refusal(std::uint64_t more) const {
         format_byte_size(more), format_byte_size(reserved - more), format_byte_size(config_.budget),
         active);
   store_.shrink_to(config_.budget - reserved + active_bytes, kept);
-  if (const std::uint64_t free = free_bytes(config_.directory); free < std::min(more, kLeastRoom))
+  if (const std::uint64_t free = free_bytes(store_.folder()); free < std::min(more, kLeastRoom))
     return fmt::format(
         "{} has {} to give: {} % of its file system are left to others (setting "
         "recordings.keep_free_percent)",
-        config_.directory, format_bytes(static_cast<double>(free)), config_.keep_free_percent);
+        store_.folder(), format_bytes(static_cast<double>(free)), config_.keep_free_percent);
   return std::nullopt;
 }
 
@@ -307,7 +317,7 @@ void PodRecordings::end(Entry& entry, const std::string& reason) {
   std::erase_if(by_cgroup_, [&](const auto& known) { return known.second == &entry; });
   spdlog::info("recording of pod {}/{} ended: {}", entry.status.k8s_namespace, entry.status.pod,
                reason);
-  entry.status.files = entry.recorder->status();
+  entry.status.files = entry.recorder->status();  // what is told until the end is written
   entry.finisher = std::thread([&entry, reason] {
     entry.recorder->finish(reason);
     entry.finished = true;
@@ -323,6 +333,7 @@ void PodRecordings::settle() {
       entry->ending = false;
       entry->status.state = kEnded;
       entry->status.files = entry->recorder->status();
+      count(*entry);
       entry->recorder.reset();
     }
     ended += entry->status.state != kRecording ? 1 : 0;
@@ -391,12 +402,22 @@ void PodRecordings::add(const record::SchedEvent& event) {
 
 // ---- what is told --------------------------------------------------------------------------------
 
+/// Adds to the totals what the entry has counted since it was last asked.
+void PodRecordings::count(Entry& entry) {
+  const record::RotatingStatus& now = entry.status.files;
+  const std::lock_guard lock(mutex_);
+  const RecordingTotals before = entry.counted;
+  entry.counted = {std::max(now.calls, before.calls), std::max(now.lost, before.lost)};
+  totals_.calls += entry.counted.calls - before.calls;
+  totals_.lost += entry.counted.lost - before.lost;
+}
+
 void PodRecordings::publish() {
   std::vector<PodRecordingStatus> all;
   for (const auto& [uid, entry] : entries_) {
-    PodRecordingStatus status = entry->status;
-    if (entry->is_recording()) status.files = entry->recorder->status();
-    all.push_back(std::move(status));
+    if (entry->is_recording()) entry->status.files = entry->recorder->status();
+    count(*entry);
+    all.push_back(entry->status);
   }
   const std::lock_guard lock(mutex_);
   published_ = std::move(all);
@@ -405,6 +426,11 @@ void PodRecordings::publish() {
 std::vector<PodRecordingStatus> PodRecordings::status() const {
   const std::lock_guard lock(mutex_);
   return published_;
+}
+
+RecordingTotals PodRecordings::totals() const {
+  const std::lock_guard lock(mutex_);
+  return totals_;
 }
 
 }  // namespace ingero::app

@@ -33,6 +33,12 @@ struct PodRecordingStatus {
   record::RotatingStatus files;
 };
 
+/// What all recordings of pods have counted since the agent started. Never goes back.
+struct RecordingTotals {
+  std::uint64_t calls = 0;  ///< recorded
+  std::uint64_t lost = 0;   ///< calls; see record::RotatingStatus
+};
+
 /// Records the pods that policies ask for, each into files of its own, within the node's budget. Belongs to
 /// the io_context's thread, but for what says otherwise.
 ///
@@ -65,6 +71,8 @@ class PodRecordings {
 
   /// From any thread.
   std::vector<PodRecordingStatus> status() const;
+  /// From any thread.
+  RecordingTotals totals() const;
   void stop(const std::string& reason);
 
  private:
@@ -78,6 +86,7 @@ class PodRecordings {
     std::string request;
     std::set<model::CgroupId> cgroups;
     std::uint64_t max_bytes = 0;
+    RecordingTotals counted;                             ///< what of it is in the totals
     std::vector<record::PodFile> earlier;                ///< files from before a restart
     std::unique_ptr<record::RotatingRecorder> recorder;  ///< null: not recording
     bool ending = false;  ///< what is recorded is being brought to disk, by a thread
@@ -88,6 +97,7 @@ class PodRecordings {
   using Entries = std::map<std::string, std::unique_ptr<Entry>>;  ///< by the pod's uid
 
   void look();
+  void follow_folder();
   void tick();
   std::map<std::string, Wanted> wanted() const;
   void begin(const std::string& uid, const Wanted& wanted);
@@ -97,6 +107,7 @@ class PodRecordings {
   void adopt_earlier_files(Entry& entry) const;
   void end(Entry& entry, const std::string& reason);
   void settle();
+  void count(Entry& entry);
   void tell_agent();
   void publish();
   Entry* recording_of(model::CgroupId cgroup);
@@ -117,6 +128,7 @@ class PodRecordings {
   std::unordered_map<model::CgroupId, Entry*, model::IdentityHash> by_cgroup_;
   mutable std::mutex mutex_;
   std::vector<PodRecordingStatus> published_;
+  RecordingTotals totals_;
 };
 
 }  // namespace ingero::app

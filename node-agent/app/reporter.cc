@@ -40,7 +40,10 @@ std::string status_path(const char* collection, const std::string& name) {
 Reporter::Leadership::Leadership() : nodes(as_it_is), policies(as_it_is) {}
 
 Reporter::Reporter(k8s::ApiClient& client, ReporterOptions options)
-    : client_(client), options_(std::move(options)) {}
+    : client_(client),
+      options_(std::move(options)),
+      recording_events_(
+          static_cast<std::int64_t>(system_clock_source().realtime_ns() / number(1s))) {}
 
 Reporter::~Reporter() { stop(); }
 
@@ -159,6 +162,8 @@ void Reporter::send_events(const report::NodeReport& report, const NodeState& st
                      k8s::EventType::warning,
                      "PolicyInvalid",
                      error.message});
+  for (const k8s::Event& event : recording_events_.changes(state.recordings))
+    events_->record(event);
 }
 
 // ---- all nodes -----------------------------------------------------------------------------------

@@ -12,6 +12,7 @@
 #include "app/cluster.h"
 #include "app/node_summary.h"
 #include "app/orphan_reaper.h"
+#include "app/recording_events.h"
 #include "k8s/api_client.h"
 #include "k8s/event_recorder.h"
 #include "k8s/informer.h"
@@ -76,6 +77,7 @@ class Reporter {
   k8s::ApiClient& client_;
   const ReporterOptions options_;
   NodeSummary summary_;
+  RecordingEvents recording_events_;
   nlohmann::json node_status_;
   std::uint64_t node_written_ns_ = 0;
   std::unordered_map<std::string, Seen> seen_;

@@ -20,6 +20,7 @@
 #include "app/pod_recordings.h"
 #include "app/recording_rows.h"
 #include "app/recording_session.h"
+#include "app/recording_state.h"
 #include "app/settings_source.h"
 #include "app/trace_options.h"
 #include "app/version.h"
@@ -157,7 +158,11 @@ Status TraceRun::start() {
 /// Those that policies ask for.
 void TraceRun::record_pods() {
   PodRecordings::Sources sources;
-  sources.containers = [this] { return agent_->containers(); };
+  // Folder and budget are settings: nothing begins before those of the cluster are known.
+  sources.containers = [this] {
+    const bool known = options_.kubernetes.config_map.empty() || !settings_.status().source.empty();
+    return known ? agent_->containers() : std::vector<CoveredContainer>{};
+  };
   sources.record_pods = [this](auto uids) { return agent_->record_pods(std::move(uids)); };
   sources.drain = [this] { return agent_->drain_calls(); };
   sources.snapshot = [this] { return agent_->snapshot(); };
@@ -176,7 +181,11 @@ void TraceRun::record_pods() {
 
 Status TraceRun::join_cluster() {
   if (!options_.kubernetes.enabled) return {};
-  auto session = ClusterSession::start(io_, *agent_, settings_, options_.kubernetes);
+  ClusterHooks hooks;
+  hooks.recordings = [this] { return pod_recordings_->status(); };
+  hooks.on_settings = [this] { pod_recordings_->look_soon(); };
+  auto session =
+      ClusterSession::start(io_, *agent_, settings_, options_.kubernetes, std::move(hooks));
   if (!session) return fail(session.error());
   cluster_ = std::move(*session);
   return {};
@@ -231,6 +240,7 @@ exporting::AgentStatus TraceRun::agent_status() const {
   status.config_accepted = settings_.status().accepted;
   if (!cluster_) return status;
   status.ready = cluster_->cluster().not_ready().empty();
+  status.recordings = count_recordings(pod_recordings_->status(), pod_recordings_->totals());
   if (const auto policies = cluster_->cluster().view()->policies) {
     for (const auto& entry : policies->entries())
       if (entry.selects_node) status.policies.emplace_back(entry.policy.name, true);

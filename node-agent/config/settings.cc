@@ -384,8 +384,10 @@ std::vector<Setting> make_settings() {
       {"duration_buckets", "Ends of the duration buckets that are exported; empty: all 28.", true},
       [](auto& c) -> auto& { return c.duration_buckets; }));
   table.push_back(path_setting(
-      {"recordings.directory", "Where recordings of pods are written that policies ask for.",
-       false},
+      {"recordings.directory",
+       "Where recordings of pods are written that policies ask for; a change waits for those that "
+       "go on.",
+       true},
       [](auto& c) -> auto& { return c.recordings.directory; }));
   table.push_back(size_setting(
       {"recordings.budget",

@@ -37,6 +37,15 @@ void add_probes(const model::Snapshot& snapshot, FamilySet& families) {
   }
 }
 
+void add_recordings(const RecordingCounts& counts, FamilySet& families) {
+  const std::pair<const char*, std::size_t> states[] = {
+      {"recording", counts.recording}, {"ended", counts.ended}, {"refused", counts.refused}};
+  for (const auto& [state, pods] : states)
+    families.add(MetricId::kRecordings, {state}, static_cast<double>(pods));
+  families.add(MetricId::kRecordedCalls, {}, static_cast<double>(counts.calls));
+  families.add(MetricId::kRecordingLostCalls, {}, static_cast<double>(counts.lost));
+}
+
 }  // namespace
 
 void add_agent_metrics(const model::Snapshot& snapshot, FamilySet& families) {
@@ -51,6 +60,7 @@ void add_status(const AgentStatus& status, FamilySet& families) {
   families.add(MetricId::kConfigReloaded, {}, status.config_accepted ? 1 : 0);
   for (const auto& [policy, active] : status.policies)
     families.add(MetricId::kPolicyActive, {escape_terminal(policy)}, active ? 1 : 0);
+  if (status.recordings) add_recordings(*status.recordings, families);
 }
 
 void add_dropped(const DroppedSeries& dropped, FamilySet& families) {

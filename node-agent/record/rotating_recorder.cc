@@ -154,7 +154,10 @@ RotatingStatus RotatingRecorder::status() const {
   }
   // Full, with a next file to come: it goes on.
   const bool goes_on = now.stopped == kBudgetReached && options_.files > 1 && trouble_.empty();
-  if (!goes_on) all.ended = now.trouble;
+  if (!goes_on) {
+    all.ended = now.trouble;
+    all.stopped = trouble_.empty() || now.stopped.empty() ? now.stopped : std::string(kWriteError);
+  }
   return all;
 }
 

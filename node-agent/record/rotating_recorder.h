@@ -32,6 +32,7 @@ struct RotatingStatus {
   std::uint64_t calls = 0;  ///< recorded, in files that have made room for others too
   std::uint64_t lost = 0;   ///< calls; those of reasons that the recorder counts itself
   std::string ended;        ///< why nothing is recorded any more; empty: it goes on
+  std::string stopped;      ///< the reason of its losses that belongs to it, such as "disk_full"
 };
 
 /// A recording in several files: when the newest is full, the oldest makes room for the next. With one

@@ -36,6 +36,24 @@ struct Loss {
   std::uint64_t count = 0;
 };
 
+/// A recording of a pod that policies ask for.
+struct RecordedPod {
+  std::string k8s_namespace;
+  std::string pod;
+  std::vector<std::string> policies;  ///< that ask for it
+  std::string state;                  ///< "Recording", "Ended" or "Refused"
+  std::string message;                ///< why it ended, or was refused
+  std::string file;                   ///< the newest one, on the node
+  std::uint32_t files = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t calls = 0;
+  std::uint64_t lost = 0;                            ///< calls
+  std::int64_t started_unix_s = 0, ends_unix_s = 0;  ///< 0: not known
+};
+inline constexpr const char* kRecordingState = "Recording";
+inline constexpr const char* kEndedState = "Ended";
+inline constexpr const char* kRefusedState = "Refused";
+
 /// What an agent tells about its node. Fields as in crds/gputracenodes.yaml.
 struct NodeReport {
   std::string agent_version;
@@ -56,6 +74,7 @@ struct NodeReport {
   std::string config_error;
   std::vector<PolicyOnNode> policies;  ///< those that select this node
   std::vector<UntracedContainer> untraced;
+  std::vector<RecordedPod> recordings;
   Condition ready;
 };
 
@@ -64,8 +83,11 @@ struct NodeReport {
 nlohmann::json build_node_status(const NodeReport& report, const nlohmann::json& before,
                                  std::uint64_t now_unix_ns);
 
-/// Whether two statuses differ in nothing but when they were observed, and in the numbers that grow
-/// with every call: such a change is worth a write now and then only.
+/// A refusal that names the room that is left is the same one when that changes.
+std::string without_numbers(std::string text);
+
+/// Whether two statuses differ in nothing but when they were observed, and in what changes with every
+/// call: such a change is worth a write now and then only.
 bool is_same_but_for_counts(const nlohmann::json& before, const nlohmann::json& after);
 
 }  // namespace ingero::report

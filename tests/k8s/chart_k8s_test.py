@@ -40,6 +40,18 @@ def container_of(objects):
     return pod_of(objects)["containers"][0]
 
 
+def settings_of(objects):
+    return yaml.safe_load(one(objects, "ConfigMap")["data"]["config.yaml"])
+
+
+def mounted(objects, name):
+    """Where in the container, what of the node, and what it must be; writable."""
+    mount = next(m for m in container_of(objects)["volumeMounts"] if m["name"] == name)
+    volume = next(v for v in pod_of(objects)["volumes"] if v["name"] == name)["hostPath"]
+    assert not mount.get("readOnly"), mount
+    return mount["mountPath"], volume["path"], volume["type"]
+
+
 def with_values(tmp_path, values):
     path = tmp_path / "values.yaml"
     path.write_text(json.dumps(values))
@@ -71,7 +83,9 @@ def test_without_values_it_is_what_the_agent_expects():
     assert container["ports"] == [{"name": "metrics", "containerPort": 9090, "protocol": "TCP"}]
     assert container["securityContext"]["privileged"] is True
     assert container["securityContext"]["readOnlyRootFilesystem"] is True
-    assert yaml.safe_load(one(objects, "ConfigMap")["data"]["config.yaml"]) is None
+    assert settings_of(objects) is None
+    folder = "/var/lib/ingero/recordings"
+    assert mounted(objects, "recordings") == (folder, folder, "DirectoryOrCreate")
     assert one(objects, "GpuTracePolicy")["spec"] == {}
     assert {o["kind"] for o in objects} == {
         "ServiceAccount", "ConfigMap", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
@@ -113,6 +127,17 @@ MATRIX = [
      and yaml.safe_load(one(o, "ConfigMap")["data"]["config.yaml"]) == {"listen_address": ":9191"}),
     ({"port": 9191, "config": {"listen_address": "[::]:9191"}},
      lambda o: '[::]:9191' in one(o, "ConfigMap")["data"]["config.yaml"]),
+    ({"recordings": {"enabled": False}},
+     lambda o: "recordings" not in json.dumps([pod_of(o)["volumes"], container_of(o)["volumeMounts"]])
+     and settings_of(o) == {"recordings": {"budget": "0"}}),
+    ({"recordings": {"enabled": False}, "config": {"recordings": {"keep_free_percent": 5}}},
+     lambda o: settings_of(o) == {"recordings": {"keep_free_percent": 5, "budget": "0"}}),
+    ({"recordings": {"hostPath": "/data/recordings"}, "config": {"recordings": {"budget": "64GiB"}}},
+     lambda o: mounted(o, "recordings") == ("/data/recordings", "/data/recordings", "DirectoryOrCreate")
+     and settings_of(o) == {"recordings": {"directory": "/data/recordings", "budget": "64GiB"}}),
+    ({"recordings": {"hostPath": "/data"}, "config": {"recordings": {"directory": "/data/a/b"}}},
+     lambda o: mounted(o, "recordings") == ("/data", "/data", "DirectoryOrCreate")
+     and settings_of(o) == {"recordings": {"directory": "/data/a/b"}}),
     ({"extraArgs": ["--attach-method=perf"]},
      lambda o: container_of(o)["args"][-1] == "--attach-method=perf"),
     ({"extraEnv": [{"name": "TZ", "value": "UTC"}]},
@@ -264,6 +289,16 @@ BAD_VALUES = [
     ({"config": {"pod_labels": [1]}}, "config.pod_labels"),
     ({"config": {"probes": {"nccl": "on"}}}, "config.probes.nccl"),
     ({"config": "log_level: debug"}, "config"),
+    ({"config": {"recordings": {"budget": "a lot"}}}, "config.recordings.budget"),
+    ({"config": {"recordings": {"directory": "here"}}}, "config.recordings.directory"),
+    ({"config": {"recordings": {"directory": "/var/lib/ingero/recordings-too"}}},
+     "config.recordings.directory is /var/lib/ingero/recordings-too, which is not in recordings.hostPath"),
+    ({"recordings": {"enabled": False}, "config": {"recordings": {"budget": "4GiB"}}},
+     "config.recordings.budget is 4GiB, but recordings.enabled is false"),
+    ({"recordings": {"hostPath": "recordings"}}, "recordings.hostPath"),
+    ({"recordings": {"hostPath": "/var/../etc"}}, "recordings.hostPath"),
+    ({"recordings": {"enabled": "yes"}}, "recordings.enabled"),
+    ({"recordings": {"budget": "4GiB"}}, "budget"),
     ({"gpuNodesOnly": "yes"}, "gpuNodesOnly"),
     ({"hostNetwork": "true"}, "hostNetwork"),
     ({"tolerations": [{"operator": "Is"}]}, "tolerations.0.operator"),

@@ -100,6 +100,11 @@ BAD = [
     ({"labels": {"podLabels": ["a b"]}}, "must be the key of a label, such as app or "),
     ({"labels": {"podAnnotations": ["/x"]}}, "must be the key of an annotation, such as "),
     ({"labels": {"podLabels": [f"key{i}" for i in range(17)]}}, "must have at most 16 items"),
+    ({"recording": {"name": "a b"}}, "must be letters, digits, -, _ and ., such as run-2"),
+    ({"recording": {"duration": "169h"}}, "spec.recording.duration: Invalid value"),
+    ({"recording": {"maxSize": "1Ki"}}, "must be a size such as 512Mi or 2Gi, at least 10Mi"),
+    ({"recording": {"files": 0}}, "should be greater than or equal to 1"),
+    ({"recording": {"files": 65}}, "should be less than or equal to 64"),
     ({"limits": {"maxSeries": 0}}, "should be greater than or equal to 1"),
     ({"limits": {"maxSeries": 1000001}}, "should be less than or equal to 1000000"),
     ({"limits": {"maxSeries": "5000"}}, "must be of type integer"),
@@ -121,6 +126,8 @@ GOOD = [
     {"probes": {"nccl": {"enabled": False}, "cudaMemcpy": {"enabled": False}}},
     {"labels": {"podLabels": ["app.kubernetes.io/name", "a"], "podAnnotations": ["example.com/x_y.z"]}},
     {"limits": {"maxSeries": 1000000}},
+    {"recording": {}},
+    {"recording": {"name": "run-2", "duration": "1h30m", "maxSize": "10Mi", "files": 64}},
 ]
 
 
@@ -204,6 +211,12 @@ NODE_STATUS = {
                   "ready": True, "reason": "AllTraced", "message": "8 pods are traced"}],
     "untraced": [{"namespace": "research", "pod": "train-0", "container": "train",
                   "reason": "NoLibraryMapped", "message": "nothing is mapped", "policy": "training"}],
+    "recording": 1,
+    "recordings": [{"namespace": "research", "pod": "train-0", "policies": ["training"],
+                    "state": "Recording", "message": "", "file": "/var/lib/ingero/recordings/a.db",
+                    "files": 4, "bytes": 2 ** 50, "calls": 2 ** 60, "lost": 3,
+                    "startedAt": "2026-11-21T17:00:42Z", "endsAt": "2026-11-21T17:10:42Z"},
+                   {"pod": "train-1", "state": "Refused", "message": "the budget is 0"}],
     "conditions": [{"type": "Ready", "status": "True", "reason": "Tracing", "message": "",
                     "observedGeneration": 0, "lastTransitionTime": "2026-11-21T12:00:00Z"}],
 }
@@ -231,6 +244,9 @@ def test_statuses_are_kept_whole_and_shown_in_columns():
         assert head.split() == ["NAME", "KERNEL", "METHOD", "PROBES", "PODS", "LOST", "CONFIG", "READY",
                                 "AGE"]
         assert row.split()[:-1] == [name, "6.8.0-45-generic", "session", "42", "8", "17", "48213", "True"]
+        head, row = kubectl("get", "gtn", name, "-o", "wide").splitlines()
+        wide = dict(zip(head.split()[9:], row.split()[9:]))
+        assert (wide["REASON"], wide["VERSION"], wide["RECORDING"]) == ("Tracing", "0.1.0", "1"), wide
         head, row = kubectl("get", "gtp", name, "-o", "wide").splitlines()
         assert head.split() == ["NAME", "NODES", "PODS", "PROCESSES", "READY", "AGE", "REASON"]
         # The elected agent may fold its own numbers in meanwhile, where one runs.
@@ -246,6 +262,7 @@ def test_lists_of_a_status_are_bounded():
         kubectl("apply", "-f", "-", text_input=json.dumps(report))
         for field, most, entry in (("untraced", 64, {"pod": "p", "reason": "R"}),
                                    ("policies", 512, {"name": "p"}),
+                                   ("recordings", 32, {"pod": "p", "state": "Ended"}),
                                    ("losses", 64, {"reason": "r", "count": 1})):
             rows = [{k: f"{v}{i}" if k in ("name", "reason") else v for k, v in entry.items()}
                     for i in range(most + 1)]

@@ -132,7 +132,8 @@ struct Exporter {
         collectable(
             {"node-a", max_series, "0.1.0", "abc", kAllDurationEnds, "/proc",
              [] {
-               return AgentStatus{true, true, {{"training", true}}};
+               return AgentStatus{
+                   true, true, {{"training", true}}, RecordingCounts{3, 2, 1, 4000, 50}};
              }},
             [this] { return snapshot; }, container_of, clock) {}
 
@@ -423,6 +424,19 @@ TEST(PrometheusExport, EverySeriesHasTheLabelsOfTheTable) {
   for (const MetricInfo& info : metrics_table()) {
     EXPECT_TRUE(seen.contains(std::string(info.name))) << info.name << " is never exported";
   }
+}
+
+TEST(PrometheusExport, RecordingsOfPodsAreCountedByStateAndInAll) {
+  const Lines lines = Exporter{model::Snapshot{}}.lines();
+  EXPECT_EQ(lines.at(R"(ingero_recordings{state="recording"})"), 3);
+  EXPECT_EQ(lines.at(R"(ingero_recordings{state="ended"})"), 2);
+  EXPECT_EQ(lines.at(R"(ingero_recordings{state="refused"})"), 1);
+  EXPECT_EQ(lines.at("ingero_recorded_calls_total"), 4000);
+  EXPECT_EQ(lines.at("ingero_recording_lost_calls_total"), 50);
+  FamilySet families("node-a");
+  add_status(AgentStatus{}, families);  // outside of a cluster nothing is recorded on demand
+  for (const auto& family : families.take())
+    EXPECT_EQ(family.name.find("record"), family.name.npos);
 }
 
 TEST(PrometheusExport, AnEmptyNodeHasTheAgentsMetrics) {

@@ -94,6 +94,105 @@ TEST(NodeReportTest, CountsAloneMakeNoOtherReport) {
   EXPECT_FALSE(is_same_but_for_counts(nullptr, first));
 }
 
+RecordedPod recorded(std::string pod, std::string state, std::int64_t started_unix_s = 0) {
+  RecordedPod recording;
+  recording.k8s_namespace = "research";
+  recording.pod = std::move(pod);
+  recording.state = std::move(state);
+  recording.started_unix_s = started_unix_s;
+  return recording;
+}
+
+RecordedPod going_on() {
+  RecordedPod recording = recorded("train-0", kRecordingState, kNoon / kSecond);
+  recording.policies = {"training", "all"};
+  recording.file = "/recordings/research/train-0/a-001.db";
+  recording.files = 1;
+  recording.bytes = 4096;
+  recording.calls = 17;
+  recording.lost = 2;
+  recording.ends_unix_s = kNoon / kSecond + 600;
+  return recording;
+}
+
+json status_with(const std::vector<RecordedPod>& recordings) {
+  NodeReport report = sample();
+  report.recordings = recordings;
+  return build_node_status(report, nullptr, kNoon);
+}
+
+TEST(NodeReportTest, ARecordingIsToldWithItsTimesAndCounts) {
+  RecordedPod refused = recorded("train-1", kRefusedState);
+  refused.message = "no\nroom";
+  const json status = status_with({refused, going_on()});
+  EXPECT_EQ(status["recording"], 1);
+  EXPECT_EQ(status["recordings"], json::parse(R"([
+    {"namespace": "research", "pod": "train-0", "policies": ["training", "all"],
+     "state": "Recording", "message": "", "file": "/recordings/research/train-0/a-001.db",
+     "files": 1, "bytes": 4096, "calls": 17, "lost": 2,
+     "startedAt": "2026-01-31T12:00:00Z", "endsAt": "2026-01-31T12:10:00Z"},
+    {"namespace": "research", "pod": "train-1", "policies": [], "state": "Refused",
+     "message": "no\\x0aroom", "file": "", "files": 0, "bytes": 0, "calls": 0, "lost": 0}])"));
+}
+
+TEST(NodeReportTest, RecordingsThatGoOnAreToldBeforeRefusedOnesAndThoseBeforeOldOnes) {
+  std::vector<RecordedPod> recordings;
+  for (int i = 0; i < 40; ++i) recordings.push_back(recorded("old", kEndedState, 1000 + i));
+  for (int i = 0; i < 3; ++i) recordings.push_back(recorded("no", kRefusedState));
+  recordings.push_back(recorded("first", kRecordingState, 10));
+  recordings.push_back(recorded("second", kRecordingState, 20));
+  recordings.push_back(recorded("", kRecordingState, 30));
+  recordings.push_back(recorded("third", kRecordingState, 20));
+  recordings[5].policies.assign(20, "p");
+  recordings[39].policies.assign(20, std::string(300, 'p'));
+  const json rows = status_with(recordings)["recordings"];
+  ASSERT_EQ(rows.size(), 32u);
+  std::vector<std::string> pods;
+  for (int i = 0; i < 7; ++i) pods.push_back(rows[i]["pod"]);
+  EXPECT_THAT(pods, testing::ElementsAre("second", "third", "first", "no", "no", "no", "old"));
+  EXPECT_EQ(rows[6]["startedAt"], "1970-01-01T00:17:19Z");  // the newest of the old ones
+  EXPECT_EQ(rows[31]["startedAt"], "1970-01-01T00:16:54Z");
+  EXPECT_EQ(rows[6]["policies"].size(), 16u);
+  EXPECT_EQ(rows[6]["policies"][0].get<std::string>().size(), 253u);
+}
+
+TEST(NodeReportTest, TheGrowthOfARecordingMakesNoOtherReport) {
+  const json first = status_with({going_on()});
+  RecordedPod later = going_on();
+  later.file = "/recordings/research/train-0/a-002.db";
+  later.files = 2;
+  later.bytes = later.calls = later.lost = 999;
+  const json second = status_with({later});
+  EXPECT_NE(first, second);
+  EXPECT_TRUE(is_same_but_for_counts(first, second));
+  RecordedPod longer = later;
+  ++longer.ends_unix_s;
+  EXPECT_FALSE(is_same_but_for_counts(second, status_with({longer})));
+  EXPECT_FALSE(is_same_but_for_counts(second, status_with({})));
+}
+
+TEST(NodeReportTest, AChangeOfStateAndTheLastNumbersMakeAnotherReport) {
+  RecordedPod ended = going_on();
+  ended.state = kEndedState;
+  const json first = status_with({ended});
+  EXPECT_FALSE(is_same_but_for_counts(status_with({going_on()}), first));
+  ++ended.calls;  // written after the end was told
+  EXPECT_FALSE(is_same_but_for_counts(first, status_with({ended})));
+}
+
+TEST(NodeReportTest, ARefusalIsTheSameWhileOnlyTheRoomThatIsLeftChanges) {
+  RecordedPod refused = recorded("train-1", kRefusedState);
+  refused.message = "/r has 1.25 MiB to give";
+  const json first = status_with({refused});
+  refused.message = "/r has 12 MiB to give";
+  EXPECT_TRUE(is_same_but_for_counts(first, status_with({refused})));
+  refused.message = "16 pods are recorded on this node already";
+  EXPECT_FALSE(is_same_but_for_counts(first, status_with({refused})));
+  // What is on the API server may be anything.
+  for (const char* odd : {R"({"recordings": 5})", R"({"recordings": [7, {"state": 3}, {}]})"})
+    EXPECT_FALSE(is_same_but_for_counts(json::parse(odd), first)) << odd;
+}
+
 json node(const char* name, const char* policies, const char* untraced = "[]") {
   return {{"metadata", {{"name", name}}},
           {"status", {{"policies", json::parse(policies)}, {"untraced", json::parse(untraced)}}}};

@@ -54,7 +54,8 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- end }}
 
-{{- /* The settings of the ConfigMap: .Values.config, and the port where it is not the agent's default. */}}
+{{- /* The settings of the ConfigMap: .Values.config, and the port and the folder of recordings where they are
+not the agent's defaults. */}}
 {{- define "ingero.config" -}}
 {{- $config := deepCopy .Values.config }}
 {{- $port := int .Values.port }}
@@ -64,6 +65,23 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- else if ne $port 9090 }}
 {{- $_ := set $config "listen_address" (printf ":%d" $port) }}
+{{- end }}
+{{- $recordings := deepCopy (default (dict) $config.recordings) }}
+{{- $hostPath := .Values.recordings.hostPath }}
+{{- if not .Values.recordings.enabled }}
+{{- if not (has (toString (default "0" $recordings.budget)) (list "0")) }}
+{{- fail (printf "config.recordings.budget is %v, but recordings.enabled is false: there is no folder to write to" $recordings.budget) }}
+{{- end }}
+{{- $_ := set $recordings "budget" "0" }}
+{{- else if hasKey $recordings "directory" }}
+{{- if not (hasPrefix (printf "%s/" $hostPath) (printf "%s/" $recordings.directory)) }}
+{{- fail (printf "config.recordings.directory is %s, which is not in recordings.hostPath %s: nothing could be written there" $recordings.directory $hostPath) }}
+{{- end }}
+{{- else if ne $hostPath "/var/lib/ingero/recordings" }}
+{{- $_ := set $recordings "directory" $hostPath }}
+{{- end }}
+{{- if $recordings }}
+{{- $_ := set $config "recordings" $recordings }}
 {{- end }}
 {{- if $config }}
 {{- toYaml $config }}
