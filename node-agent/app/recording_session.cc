@@ -110,7 +110,12 @@ void RecordingSession::add(const tcp_event& event, std::optional<model::CgroupId
   row.state = event.state < kTcpStates.size() ? kTcpStates[event.state] : "unknown";
   row.netns = event.netns;
   if (owner) row.cgroup_id = model::to_number(*owner);
-  recorder_->add(std::move(row));
+  holders_.find(event.socket_inode, event.header.time_ns,
+                [this, row = std::move(row)](std::optional<model::ProcessKey> process) {
+                  record::TcpEvent attributed = row;
+                  attributed.process = process;
+                  recorder_->add(std::move(attributed));
+                });
 }
 
 void RecordingSession::add(const wait_event& event) {
@@ -138,6 +143,7 @@ RecordingSession::End RecordingSession::finish(const std::string& reason) {
   const auto patience = std::chrono::steady_clock::now() + kDrainPatience;
   while (!agent_.drain_calls() && std::chrono::steady_clock::now() < patience)
     std::this_thread::sleep_for(5ms);  // the writer is behind
+  holders_.finish();
   recorder_->update(agent_.snapshot());
   const record::RecorderStatus status = recorder_->finish(reason);
   End end;

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "app/agent.h"
+#include "app/socket_holders.h"
 #include "record/recorder.h"
 
 namespace ingero::app {
@@ -43,13 +44,18 @@ class RecordingSession {
 
  private:
   RecordingSession(boost::asio::io_context& io, Agent& agent, std::string path)
-      : agent_(agent), timer_(io), path_(std::move(path)) {}
+      : agent_(agent),
+        timer_(io),
+        path_(std::move(path)),
+        holders_(io,
+                 [scanner = discover::SocketScanner(agent.handles())] { return scanner.scan(); }) {}
   void tell_state();
 
   Agent& agent_;
   boost::asio::steady_timer timer_;
   std::string path_;
   std::unique_ptr<record::Recorder> recorder_;
+  SocketHolders holders_;
 };
 
 }  // namespace ingero::app

@@ -76,6 +76,11 @@ int arguments_of(const std::string& tracepoint) {
   return btf_vlen(function) - 1;  // the first is the tracepoint's own
 }
 
+bool has_function(const char* name) {
+  const std::unique_ptr<btf, decltype(&btf__free)> kernel(btf__load_vmlinux_btf(), &btf__free);
+  return kernel && btf__find_by_name_kind(kernel.get(), name, BTF_KIND_FUNC) >= 0;
+}
+
 /// Whether the kernel knows the tracepoint of "tp_btf/NAME".
 bool has_tracepoint(std::string_view section) {
   return arguments_of(std::string(section.substr(section.find('/') + 1))) >= 0;
@@ -140,6 +145,7 @@ BpfObject::BpfObject(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {
   handles_.lifecycle_events = bpf_map__fd(maps.lifecycle_events);
   handles_.call_events = bpf_map__fd(maps.call_events);
   handles_.mapped_files_program = bpf_program__fd(parts_->skeleton->progs.mapped_files);
+  handles_.held_sockets_program = bpf_program__fd(parts_->skeleton->progs.held_sockets);
 }
 
 BpfObject::~BpfObject() = default;
@@ -164,6 +170,9 @@ Result<std::unique_ptr<BpfObject>> BpfObject::create(const BpfOptions& options) 
     bpf_program__set_autoload(program, false);
   for (bpf_program* program : {progs.tcp_retransmit, progs.tcp_retransmit_synack})
     bpf_program__set_autoload(program, has_tracepoint(bpf_program__section_name(program)));
+  bpf_program__set_autoload(progs.held_sockets, options.settings.stream_network != 0 &&
+                                                    has_function("bpf_iter_task_file") &&
+                                                    has_function("bpf_sock_from_file"));
   bpf_map__set_autocreate(maps.selftest_hits, false);
   bpf_map__set_max_entries(maps.calls, options.call_entries);
   bpf_map__set_max_entries(maps.call_events, options.call_ring_bytes);
