@@ -62,8 +62,20 @@ static __always_inline void fill_addresses(struct tcp_event *event, const struct
 	event->destination[0] = sock->skc_daddr;
 }
 
+/* Inode number of the file that processes hold the socket by; 0: there is none. */
+static __always_inline u64 socket_inode(const struct sock *sk)
+{
+	struct socket *socket = sk->sk_socket;
+	struct file *file;
+
+	if (!socket)
+		return 0;
+	file = socket->file;
+	return file ? file->f_inode->i_ino : 0;
+}
+
 static __always_inline void send_retransmit(const struct sock_common *sock, u64 cgroup_id,
-					    u32 netns, u32 family, u32 seq, u32 kind)
+					    u32 netns, u32 family, u32 seq, u32 kind, u64 inode)
 {
 	struct tcp_event *event = stream_reserve(sizeof(*event), LOSS_HOST_EVENT_RING_FULL);
 
@@ -79,6 +91,8 @@ static __always_inline void send_retransmit(const struct sock_common *sock, u64 
 	event->what = kind;
 	event->state = sock->skc_state;
 	event->pad = 0;
+	event->pad2 = 0;
+	event->socket_inode = inode;
 	event->source_port = sock->skc_num;
 	event->destination_port = __builtin_bswap16(sock->skc_dport);
 	fill_addresses(event, sock);
@@ -125,18 +139,21 @@ int tcp_retransmit(u64 *ctx)
 	u32 netns = sock->skc_net.net->ns.inum;
 	u32 family = family_of(sock), seq = 0, i;
 	u16 size = 0;
+	u64 inode;
 
 	if (!segments)
 		return 0;
 	count_retransmits(cgroup_id, netns, family, segments);
 	if (!settings.stream_network)
 		return 0;
+	inode = socket_inode(sk);
 	bpf_core_read(&seq, sizeof(seq), &((struct tcp_skb_cb *)skb->cb)->seq);
 	bpf_core_read(&size, sizeof(size), &((struct tcp_skb_cb *)skb->cb)->tcp_gso_size);
 	for (i = 0; i < MAX_SEGMENTS; i++) {
 		if (i >= segments)
 			break;
-		send_retransmit(sock, cgroup_id, netns, family, seq + i * size, TCP_RETRANSMIT_SKB);
+		send_retransmit(sock, cgroup_id, netns, family, seq + i * size, TCP_RETRANSMIT_SKB,
+				inode);
 	}
 	if (segments > MAX_SEGMENTS)
 		count_loss_n(LOSS_HOST_EVENT_RING_FULL, segments - MAX_SEGMENTS);
@@ -156,6 +173,7 @@ int tcp_retransmit_synack(u64 *ctx)
 
 	count_retransmits(cgroup_id, netns, family, 1);
 	if (settings.stream_network)
-		send_retransmit(sock, cgroup_id, netns, family, 0, TCP_RETRANSMIT_SYNACK);
+		send_retransmit(sock, cgroup_id, netns, family, 0, TCP_RETRANSMIT_SYNACK,
+				socket_inode(sk));
 	return 0;
 }

@@ -105,8 +105,12 @@ struct sock_cgroup_data {
 	struct cgroup *cgroup;
 };
 
+struct socket;
+
 struct sock {
 	struct sock_common __sk_common;
+	u16 sk_type;
+	struct socket *sk_socket; /* NULL: nobody's, as before accept() and after close() */
 	struct sock_cgroup_data sk_cgrp_data;
 };
 
@@ -149,6 +153,11 @@ struct file {
 	struct inode *f_inode;
 };
 
+struct socket {
+	struct file *file; /* NULL: the kernel's own */
+	struct sock *sk;
+};
+
 struct vm_area_struct {
 	unsigned long vm_start;
 	unsigned long vm_end;
@@ -170,6 +179,13 @@ struct bpf_iter__task_vma {
 	struct bpf_iter_meta *meta;
 	struct task_struct *task;
 	struct vm_area_struct *vma;
+};
+
+struct bpf_iter__task_file {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+	u32 fd;
+	struct file *file;
 };
 
 #pragma clang attribute pop

@@ -284,8 +284,9 @@ struct tcp_event {
 	__u8 pad;
 	__u32 what; /* enum tcp_what */
 	__u32 pad2;
+	__u64 socket_inode; /* 0: no process holds the socket */
 };
-WIRE_ASSERT(sizeof(struct tcp_event) == 40 + 32 + 24);
+WIRE_ASSERT(sizeof(struct tcp_event) == 40 + 32 + 24 + 8);
 
 /* How a thread slept that is off the processor. */
 enum sleep_state {
@@ -322,6 +323,16 @@ struct mapping_record {
 	char path[256]; /* the end of a longer path is kept by the agent through map_files */
 };
 WIRE_ASSERT(sizeof(struct mapping_record) == 6 * 8 + 4 * 4 + 16 + 256);
+
+/* ---- what the task_file iterator writes: one socket that a process holds -------------------------- */
+
+struct socket_holder_record {
+	__u64 inode;
+	__u64 process_start_ns;
+	__u32 tgid;
+	__u32 pad;
+};
+WIRE_ASSERT(sizeof(struct socket_holder_record) == 24);
 
 struct file_key {
 	__u32 device;

@@ -72,6 +72,7 @@ Status Agent::load() {
   bpf_options.settings.cgroup_source = source_of(resolver_.mount().hierarchy());
   bpf_options.settings.stream_calls = options_.stream_everything ? 1 : 0;
   bpf_options.settings.only_listed_processes = options_.only_pid ? 1 : 0;
+  bpf_options.find_sockets = options_.stream.on_retransmit != nullptr;
   bpf_options.settings.entry_only = method_ == AttachMethod::kEntryOnly ? 1 : 0;
   auto bpf = attach::BpfObject::create(bpf_options);
   if (!bpf) return fail(bpf.error());

@@ -82,6 +82,7 @@ class Agent {
   const attribute::CgroupMount& cgroup_mount() const { return resolver_.mount(); }
 
   const Clock& clock() const { return clock_; }
+  const model::BpfHandles& handles() const { return bpf_->handles(); }
   model::AttachMethod method() const { return method_; }
   const std::vector<attach::MethodTrial>& trials() const { return trials_; }
   /// How new mappings are noticed: "mmap2 events" or "scans every 1 s (reason)".

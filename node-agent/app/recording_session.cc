@@ -6,7 +6,6 @@
 
 #include <chrono>
 #include <cstdlib>
-#include <thread>
 
 #include "app/recording_rows.h"
 #include "base/text.h"
@@ -17,7 +16,6 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kStateInterval = 2s;
-constexpr auto kDrainPatience = 10s;
 
 /// Who called sudo: the recording is for them to read.
 std::optional<std::pair<uid_t, gid_t>> owner_of_recording() {
@@ -57,9 +55,6 @@ void RecordingSession::tell_state() {
 }
 
 RecordingSession::End RecordingSession::finish(const std::string& reason) {
-  const auto patience = std::chrono::steady_clock::now() + kDrainPatience;
-  while (!agent_.drain_calls() && std::chrono::steady_clock::now() < patience)
-    std::this_thread::sleep_for(5ms);  // the writer is behind
   recorder_->update(agent_.snapshot());
   const record::RecorderStatus status = recorder_->finish(reason);
   End end;

@@ -38,7 +38,7 @@ class RecordingSession {
     std::string text;      ///< what was recorded and what was lost, in lines
     bool complete = true;  ///< false: it ended before the trace did
   };
-  /// Takes what the kernel still holds, and ends the recording.
+  /// Ends the recording; what the kernel still holds has been taken.
   End finish(const std::string& reason);
 
  private:

@@ -18,9 +18,8 @@
 #include "app/cluster_session.h"
 #include "app/live_config.h"
 #include "app/pod_recordings.h"
-#include "app/recording_rows.h"
-#include "app/recording_session.h"
 #include "app/recording_state.h"
+#include "app/recordings.h"
 #include "app/settings_source.h"
 #include "app/trace_options.h"
 #include "app/version.h"
@@ -74,8 +73,7 @@ class TraceRun {
   void draw_frames();
   void draw_frame();
   void feed_window();
-  void listen_to_host(AgentOptions& options);
-  void record_pods();
+  void stream_events(AgentOptions& options);
   bool take_call(const call_event& event);
   bool print_call(const call_event& event);
   void flush_calls();
@@ -96,8 +94,7 @@ class TraceRun {
   boost::asio::steady_timer duration_timer_{io_}, frame_timer_{io_}, window_timer_{io_};
   LiveConfig settings_;
   std::unique_ptr<Agent> agent_;
-  std::unique_ptr<RecordingSession> recording_;
-  std::unique_ptr<PodRecordings> pod_recordings_;  ///< null outside of a cluster
+  std::unique_ptr<Recordings> recordings_;
   std::string end_reason_ = "ended";
   std::unique_ptr<ClusterSession> cluster_;  ///< null outside of a cluster
   std::optional<ConfigFileSource> config_file_;
@@ -119,23 +116,19 @@ Status TraceRun::start() {
   agent_options.in_cluster = options_.kubernetes.enabled;
   agent_options.only_pid = options_.pid;
   agent_options.only_cgroup = options_.cgroup;
-  const bool records = !options_.recording.path.empty();
-  agent_options.stream_everything = options_.print_calls || records;
-  agent_options.stream.on_call = [this](const call_event& event) { return take_call(event); };
-  if (records || options_.kubernetes.enabled) listen_to_host(agent_options);
+  stream_events(agent_options);
   if (options_.print_calls) call_writer_ = std::make_unique<cli::LineWriter>(STDOUT_FILENO);
   auto agent = Agent::create(io_, std::move(agent_options));
   if (!agent) return fail(agent.error());
   agent_ = std::move(*agent);
-  if (options_.kubernetes.enabled) record_pods();
+  recordings_ = std::make_unique<Recordings>(io_, *agent_, options_.recording);
+  if (options_.kubernetes.enabled) recordings_->record_pods(options_.config);
   started_ns_ = system_clock_source().monotonic_ns();
   settings_.set_applier([this](const config::Config& config) { return apply(config); });
   if (auto status = join_cluster(); !status) return status;
   // Before /readyz answers: who waits for it may query the file.
   if (!options_.recording.path.empty()) {
-    auto recording = RecordingSession::start(io_, *agent_, options_.recording);
-    if (!recording) return fail(recording.error());
-    recording_ = std::move(*recording);
+    if (auto status = recordings_->record_all(); !status) return status;
   }
   if (options_.serve) {
     if (auto status = serve(); !status) return status;
@@ -155,35 +148,13 @@ Status TraceRun::start() {
   return {};
 }
 
-/// Those that policies ask for.
-void TraceRun::record_pods() {
-  PodRecordings::Sources sources;
-  // Folder and budget are settings: nothing begins before those of the cluster are known.
-  sources.containers = [this] {
-    const bool known = options_.kubernetes.config_map.empty() || !settings_.status().source.empty();
-    return known ? agent_->containers() : std::vector<CoveredContainer>{};
-  };
-  sources.record_pods = [this](auto uids) { return agent_->record_pods(std::move(uids)); };
-  sources.drain = [this] { return agent_->drain_calls(); };
-  sources.snapshot = [this] { return agent_->snapshot(); };
-  sources.recorder = [this] {
-    record::RecorderOptions options = recorder_options(*agent_);
-    if (!settings_.config().probes.scheduler) return options;  // the file says that there are none
-    options.facts.wait_threshold_ns = options_.recording.wait_threshold.count();
-    options.facts.off_cpu_threshold_ns = options_.recording.off_cpu_threshold.count();
-    return options;
-  };
-  pod_recordings_ = std::make_unique<PodRecordings>(io_, agent_->clock(), std::move(sources),
-                                                    options_.config.recordings);
-}
-
 // ---- cluster and settings ------------------------------------------------------------------------
 
 Status TraceRun::join_cluster() {
   if (!options_.kubernetes.enabled) return {};
   ClusterHooks hooks;
-  hooks.recordings = [this] { return pod_recordings_->status(); };
-  hooks.on_settings = [this] { pod_recordings_->look_soon(); };
+  hooks.recordings = [this] { return recordings_->pods()->status(); };
+  hooks.on_settings = [this] { recordings_->look_soon(); };
   auto session =
       ClusterSession::start(io_, *agent_, settings_, options_.kubernetes, std::move(hooks));
   if (!session) return fail(session.error());
@@ -215,7 +186,7 @@ Status TraceRun::apply(const config::Config& config) {
   setup_log(config.log_level, config.log_format);
   if (collectable_) collectable_->set_limits(config.max_series, duration_ends(config));
   agent_->apply_config(config);
-  if (pod_recordings_) pod_recordings_->set_config(config.recordings);
+  recordings_->set_config(config);
   if (cluster_) cluster_->apply(config);
   return {};
 }
@@ -240,7 +211,8 @@ exporting::AgentStatus TraceRun::agent_status() const {
   status.config_accepted = settings_.status().accepted;
   if (!cluster_) return status;
   status.ready = cluster_->cluster().not_ready().empty();
-  status.recordings = count_recordings(pod_recordings_->status(), pod_recordings_->totals());
+  status.recordings =
+      count_recordings(recordings_->pods()->status(), recordings_->pods()->totals());
   if (const auto policies = cluster_->cluster().view()->policies) {
     for (const auto& entry : policies->entries())
       if (entry.selects_node) status.policies.emplace_back(entry.policy.name, true);
@@ -367,30 +339,28 @@ const std::string& TraceRun::cached_label(model::CgroupId cgroup) {
   return label;
 }
 
-void TraceRun::listen_to_host(AgentOptions& options) {
+/// Every event goes to recordings; they are there before anything is streamed.
+void TraceRun::stream_events(AgentOptions& options) {
+  const bool records = !options_.recording.path.empty();
+  options.stream_everything = options_.print_calls || records;
+  options.stream.on_call = [this](const call_event& event) { return take_call(event); };
+  if (!records && !options_.kubernetes.enabled) return;
   options.stream.on_retransmit = [this](const tcp_event& event, auto owner) {
-    const record::TcpEvent row = tcp_row(agent_->clock(), event, owner);
-    if (recording_) recording_->add(row);
-    if (pod_recordings_ && owner) pod_recordings_->add(to_number(*owner), row);
+    recordings_->add(event, owner);
   };
-  options.stream.on_wait = [this](const wait_event& event) {
-    const record::SchedEvent row = wait_row(agent_->clock(), event);
-    if (recording_) recording_->add(row);
-    if (pod_recordings_) pod_recordings_->add(row);
-  };
-  const bool live = options_.kubernetes.enabled;   // the setting may change
-  if (!live && !options_.config.probes.scheduler)  // the file says that there are none
+  options.stream.on_wait = [this](const wait_event& event) { recordings_->add(event); };
+  // In a cluster the setting may change.
+  if (!options_.kubernetes.enabled && !options_.config.probes.scheduler)
     options_.recording.wait_threshold = options_.recording.off_cpu_threshold = 0ns;
   options.wait_threshold = options_.recording.wait_threshold;
   options.off_cpu_threshold = options_.recording.off_cpu_threshold;
   options.on_workloads_changed = [this] {
-    if (pod_recordings_) pod_recordings_->look_soon();
+    if (recordings_) recordings_->look_soon();
   };
 }
 
 bool TraceRun::take_call(const call_event& event) {
-  bool room = !recording_ || recording_->add(event);
-  if (pod_recordings_) room = pod_recordings_->add(event) && room;
+  const bool room = recordings_->add(event);
   return (!options_.print_calls || print_call(event)) && room;
 }
 
@@ -414,10 +384,7 @@ void TraceRun::flush_calls() {
 }
 
 Result<int> TraceRun::finish() {
-  RecordingSession::End recorded;
-  if (recording_) recorded = recording_->finish(end_reason_);
-  else agent_->drain_calls();
-  if (pod_recordings_) pod_recordings_->stop(end_reason_);
+  const RecordingSession::End recorded = recordings_->finish(end_reason_);
   flush_calls();
   call_writer_.reset();  // before the summary, if both go to one terminal
   const auto snapshot = agent_->snapshot();
@@ -431,7 +398,7 @@ Result<int> TraceRun::finish() {
   const int fd = options_.print_calls ? STDERR_FILENO : STDOUT_FILENO;
   if (options_.show_table || options_.print_calls)
     static_cast<void>(cli::write_all(fd, "\n" + summary));
-  if (recording_) static_cast<void>(cli::write_all(fd, "\n" + recorded.text));
+  if (!recorded.text.empty()) static_cast<void>(cli::write_all(fd, "\n" + recorded.text));
   const auto compared = compare(*snapshot);
   return compared && *compared == 0 && !recorded.complete ? Result<int>(1) : compared;
 }

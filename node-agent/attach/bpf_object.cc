@@ -77,6 +77,11 @@ int arguments_of(const std::string& tracepoint) {
   return btf_vlen(function) - 1;  // the first is the tracepoint's own
 }
 
+bool has_function(const char* name) {
+  const std::unique_ptr<btf, decltype(&btf__free)> kernel(btf__load_vmlinux_btf(), &btf__free);
+  return kernel && btf__find_by_name_kind(kernel.get(), name, BTF_KIND_FUNC) >= 0;
+}
+
 /// Whether the kernel knows the tracepoint of "tp_btf/NAME".
 bool has_tracepoint(std::string_view section) {
   return arguments_of(std::string(section.substr(section.find('/') + 1))) >= 0;
@@ -142,6 +147,7 @@ BpfObject::BpfObject(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {
   handles_.lifecycle_events = bpf_map__fd(maps.lifecycle_events);
   handles_.call_rings = bpf_map__fd(maps.call_rings);
   handles_.mapped_files_program = bpf_program__fd(parts_->skeleton->progs.mapped_files);
+  handles_.held_sockets_program = bpf_program__fd(parts_->skeleton->progs.held_sockets);
 }
 
 BpfObject::~BpfObject() = default;
@@ -166,12 +172,20 @@ Result<std::unique_ptr<BpfObject>> BpfObject::create(const BpfOptions& options) 
     bpf_program__set_autoload(program, false);
   for (bpf_program* program : {progs.tcp_retransmit, progs.tcp_retransmit_synack})
     bpf_program__set_autoload(program, has_tracepoint(bpf_program__section_name(program)));
+  bpf_program__set_autoload(progs.held_sockets, options.find_sockets &&
+                                                    has_function("bpf_iter_task_file") &&
+                                                    has_function("bpf_sock_from_file"));
   bpf_map__set_autocreate(maps.selftest_hits, false);
   bpf_map__set_max_entries(maps.calls, options.call_entries);
   parts->skeleton->rodata->retransmit_tells_error = arguments_of("tcp_retransmit_skb") > 2 ? 1 : 0;
   parts->skeleton->bss->settings = options.settings;
-  if (const int code = load_skeleton(parts->skeleton.get()); code != 0)
-    return fail(load_error(code, log.last_line()));
+  if (const int code = load_skeleton(parts->skeleton.get()); code != 0) {
+    if (!options.find_sockets) return fail(load_error(code, log.last_line()));
+    // The one program that can be done without.
+    BpfOptions less = options;
+    less.find_sockets = false;
+    return create(less);
+  }
   for (bpf_program* program : {progs.process_exit, progs.process_exec}) {
     bpf_link* link = bpf_program__attach(program);
     if (!link) return fail_errno("attach tracepoint", bpf_program__name(program));

@@ -19,6 +19,7 @@ agent_settings count_everything();
 struct BpfOptions {
   model::AttachMethod method = model::AttachMethod::kSession;
   agent_settings settings = count_everything();
+  bool find_sockets = false;  ///< the iterator that finds who holds a socket, where the kernel can
   std::uint32_t call_entries = 16384;  ///< counter sets: process x function x direction
 };
 

@@ -9,6 +9,7 @@
 #include <cerrno>
 
 #include "bpf/wire.h"
+#include "discover/iterator_records.h"
 
 namespace ingero::discover {
 namespace {
@@ -46,29 +47,6 @@ FileMapping to_mapping(const mapping_record& record) {
   return mapping;
 }
 
-/// Reads an iterator to its end; records may be split between two reads.
-Result<std::vector<FileMapping>> read_records(int fd) {
-  std::vector<FileMapping> mappings;
-  std::vector<char> buffer(64 * sizeof(mapping_record));
-  std::size_t held = 0;
-  while (true) {
-    const ssize_t got = ::read(fd, buffer.data() + held, buffer.size() - held);
-    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (got < 0) return fail_errno("read mappings", "iter/task_vma");
-    if (got == 0) return mappings;
-    held += static_cast<std::size_t>(got);
-    std::size_t used = 0;
-    for (; held - used >= sizeof(mapping_record); used += sizeof(mapping_record)) {
-      mapping_record record;
-      std::memcpy(&record, buffer.data() + used, sizeof(record));
-      mappings.push_back(to_mapping(record));
-    }
-    std::copy(buffer.begin() + static_cast<std::ptrdiff_t>(used),
-              buffer.begin() + static_cast<std::ptrdiff_t>(held), buffer.begin());
-    held -= used;
-  }
-}
-
 }  // namespace
 
 Result<std::vector<FileMapping>> MappingScanner::scan(std::uint32_t pid) const {
@@ -88,7 +66,12 @@ Result<std::vector<FileMapping>> MappingScanner::scan(std::uint32_t pid) const {
   }
   UniqueFd iterator(bpf_iter_create(link.get()));
   if (!iterator) return fail_errno("open iterator", "iter/task_vma");
-  return read_records(iterator.get());
+  std::vector<FileMapping> mappings;
+  const auto read = read_iterator<mapping_record>(
+      iterator.get(), "iter/task_vma",
+      [&](const mapping_record& record) { mappings.push_back(to_mapping(record)); });
+  if (!read) return fail(read.error());
+  return mappings;
 }
 
 Result<model::FileKey> MappingScanner::identity_of(int fd) const {

@@ -23,6 +23,8 @@ struct BpfHandles {
   int lifecycle_events = -1;
   int call_rings = -1;            ///< array of one: the ring of streamed calls, while there is one
   int mapped_files_program = -1;  ///< iter/task_vma
+  int held_sockets_program =
+      -1;  ///< iter/task_file; negative: nobody asked, or this kernel has none
 };
 
 }  // namespace ingero::model

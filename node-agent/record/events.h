@@ -26,7 +26,7 @@ struct TcpEvent {
   std::string state;
   std::uint64_t netns = 0;
   std::optional<std::uint64_t> cgroup_id;
-  std::optional<std::uint32_t> pid;
+  std::optional<model::ProcessKey> process;
 };
 
 /// How a thread slept.

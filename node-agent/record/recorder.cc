@@ -23,7 +23,7 @@ constexpr std::size_t kWakeAt = 16 << 10;
 constexpr std::size_t kBytesPerEvent = 128;  // more than one takes, log included
 
 constexpr std::string_view kTcpRow =
-    "INSERT INTO tcp_events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+    "INSERT INTO tcp_events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 constexpr std::string_view kSchedRow =
     "INSERT INTO sched_events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
 
@@ -211,7 +211,8 @@ int Recorder::Writer::write_tcp(const TcpEvent& event) {
       .bind(std::string_view(event.state))
       .bind(event.netns)
       .bind(event.cgroup_id)
-      .bind(event.pid)
+      .bind(event.process ? std::optional(event.process->tgid) : std::nullopt)
+      .bind(event.process ? std::optional(event.process->start_ns) : std::nullopt)
       .run();
 }
 

@@ -108,7 +108,11 @@ std::vector<SchemaTable> make_schema() {
         {"state", "TEXT", "state of the connection, such as ESTABLISHED"},
         {"netns", "INTEGER", "inode of the network namespace"},
         {"cgroup_id", "INTEGER", "cgroup that the socket belongs to; NULL: not known"},
-        {"pid", "INTEGER", "process, where it is known for sure; else NULL"}},
+        {"pid", "INTEGER",
+         "process that alone held the socket when looked at, within a second after the segment; "
+         "NULL: several processes, none, or not known for sure"},
+        {"process_start_ns", "INTEGER",
+         "start of that process in nanoseconds since boot; NULL as pid"}},
        "",
        ""},
       {"sched_events",

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """TCP retransmissions and waits for a processor, against what the kernel itself says of them."""
 import contextlib
-import json
 import os
 import secrets
 import signal
@@ -12,20 +11,27 @@ import time
 import pytest
 
 from harness.container import stub, workload_dir
+from harness.recording import query
 from harness.waiting import wait_until
 
 # Traced because it maps a traced library. Its folder has what it waits for and what it says.
 SENDER = """
 import ctypes, os, socket, sys, time
-library, address, folder = sys.argv[1:]
+library, address, folder, holders = sys.argv[1:]
 ctypes.CDLL(library)
 def wait(name):
     while not os.path.exists(os.path.join(folder, name)):
         time.sleep(0.02)
 def say(name):
-    open(os.path.join(folder, name), "w").close()
+    with open(os.path.join(folder, name), "w") as file:
+        file.write(str(os.getpid()))
 connection = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
 connection.connect((address, 5001))
+sender = os.getpid()
+if holders == "two" and os.fork() == 0:
+    while os.getppid() == sender:
+        time.sleep(0.05)
+    os._exit(0)
 say("connected")
 wait("go")
 for _ in range(300):
@@ -106,7 +112,7 @@ NAME = "gpu_workload_tcp_retransmits_total"
 
 
 @contextlib.contextmanager
-def lossy_transfer(agent, folder, address):
+def lossy_transfer(agent, folder, address, holders="one"):
     """(container, by how much RetransSegs of the sender's namespace grew, before anybody counted)"""
     container = secrets.token_hex(32)
     run_in_cgroup = [os.path.join(workload_dir(), "container_run"), "--cgroup",
@@ -114,7 +120,7 @@ def lossy_transfer(agent, folder, address):
     with two_namespaces() as (a, b), in_namespace(b, sys.executable, "-c", RECEIVER) as receiver:
         receiver.stdout.readline()
         with in_namespace(a, sys.executable, "-c", SENDER, stub("libcudart.so.13"), address,
-                          str(folder), before=run_in_cgroup):
+                          str(folder), holders, before=run_in_cgroup):
             wait_until((folder / "connected").exists, "the connection")
             wait_until(lambda: any(container in row["container"]
                                    for row in agent.state()["processes"]), "the sender known")
@@ -139,26 +145,36 @@ def test_retransmissions_are_those_that_the_kernel_counts_and_charged_to_the_sen
         assert agent.metrics().value(NAME) == counted + grown, "somebody else was charged"
 
 
-@pytest.mark.parametrize("address, sender", [("10.99.0.2", "10.99.0.1"), ("fd99::2", "fd99::1")])
-def test_a_recording_has_each_segment_with_its_addresses_and_its_container(
-        host, tmp_path, address, sender):
+@pytest.mark.parametrize("address, sender, holders", [
+    ("10.99.0.2", "10.99.0.1", "one"), ("fd99::2", "fd99::1", "one"),
+    ("10.99.0.2", "10.99.0.1", "two")])
+def test_a_recording_has_each_segment_with_addresses_container_and_the_only_process_that_holds_it(
+        host, tmp_path, address, sender, holders):
     file = str(tmp_path / "x.db")
     agent = host.agent("--out", file)
-    with lossy_transfer(agent, tmp_path, address) as (container, grown, counted):
-        time.sleep(0.5)
+    with lossy_transfer(agent, tmp_path, address, holders) as (container, grown, counted):
+        pid = int((tmp_path / "sent").read_text())
+        wait_until(lambda: query(file, f"SELECT 1 FROM processes WHERE pid = {pid}"),
+                   "the sender among the processes of the file")
+        time.sleep(0.5)  # the sender still holds its socket when the agent looks
     agent.stop()
-    rows = json.loads(run(agent.arguments[0], "query", file, "--format", "json", f"""
+    rows = query(file, f"""
         SELECT COUNT(*) AS segments, COUNT(DISTINCT t.seq) AS places, MIN(t.saddr) AS saddr,
                MAX(t.saddr) AS last_saddr, MIN(t.daddr) AS daddr, MIN(t.dport) AS dport,
-               MIN(t.state) AS state, COUNT(t.pid) AS pids
+               MIN(t.state) AS state, COUNT(t.pid) AS pids, MIN(t.pid) AS pid,
+               MAX(t.pid) AS last_pid, COUNT(p.pid) AS processes
         FROM tcp_events t JOIN containers c USING (cgroup_id)
-        WHERE t.event = 'tcp_retransmit_skb' AND c.container = '{container}'"""))
+        LEFT JOIN processes p USING (pid, process_start_ns)
+        WHERE t.event = 'tcp_retransmit_skb' AND c.container = '{container}'""")
     print(rows)
     assert rows[0]["segments"] == counted + grown
     assert rows[0]["saddr"] == rows[0]["last_saddr"] == sender
     assert (rows[0]["daddr"], rows[0]["dport"]) == (address, 5001)
-    assert rows[0]["pids"] == 0, "nobody knows which thread it was"
     assert rows[0]["places"] > grown / 4
+    assert rows[0]["pids"] == (rows[0]["segments"] if holders == "one" else 0)
+    if holders == "one":
+        assert rows[0]["pid"] == rows[0]["last_pid"] == pid
+        assert rows[0]["processes"] == rows[0]["segments"], "the start of the process is wrong"
 
 
 def schedstat(pid):

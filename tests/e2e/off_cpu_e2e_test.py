@@ -52,6 +52,13 @@ def sleeper(*libraries):
         process.wait(10)
 
 
+@contextlib.contextmanager
+def watching_agent(host, *flags):
+    """The scheduler is watched while some process maps a traced library: here from the start on."""
+    with sleeper(stub("libcudart.so.13")):
+        yield host.agent(*flags)
+
+
 def let_sleep(processes):
     """What each of them says about its sleeps."""
     for process in processes:
@@ -73,8 +80,8 @@ def spans_of(file, tid):
 def test_spans_are_the_sleeps_that_the_thread_measured_and_other_programs_have_none(
         host, tmp_path):
     file = tmp_path / "x.db"
-    agent = host.agent("--out", file, "--off-cpu-threshold", "15ms")
-    with sleeper(stub("libcudart.so.13")) as traced, sleeper() as other:
+    with watching_agent(host, "--out", file, "--off-cpu-threshold", "15ms") as agent, \
+            sleeper(stub("libcudart.so.13")) as traced, sleeper() as other:
         wait_known(agent, traced)
         said, _ = let_sleep([traced, other])
         assert agent.stop()[0] == 0
@@ -109,12 +116,12 @@ def test_a_recording_of_one_process_has_the_spans_of_no_other(host, tmp_path):
 
 def test_a_slow_collective_tells_how_long_its_thread_slept(host, tmp_path):
     file = tmp_path / "x.db"
-    agent = host.agent("--out", file)
-    asleep, busy = (host.container("allreduce", "--calls", 3, libraries=stubs(cuda=False),
-                                   environment=[f"STUB_NCCL_{how}_NS=30000000"])
-                    for how in ("SLEEP", "BUSY"))
-    host.run(agent, asleep, busy)
-    assert agent.stop()[0] == 0
+    with watching_agent(host, "--out", file) as agent:
+        asleep, busy = (host.container("allreduce", "--calls", 3, libraries=stubs(cuda=False),
+                                       environment=[f"STUB_NCCL_{how}_NS=30000000"])
+                        for how in ("SLEEP", "BUSY"))
+        host.run(agent, asleep, busy)
+        assert agent.stop()[0] == 0
     for container, least, most in ((asleep, 29 * MILLISECOND, None), (busy, 0, 0)):
         rows = query(file, "SELECT duration_ns, off_cpu_ns FROM collectives "
                            f"WHERE container = '{container.label}'")
@@ -126,11 +133,12 @@ def test_a_slow_collective_tells_how_long_its_thread_slept(host, tmp_path):
 
 def test_without_thresholds_there_are_no_rows_and_the_file_says_so(host, tmp_path):
     file = tmp_path / "x.db"
-    agent = host.agent("--out", file, "--off-cpu-threshold", "0", "--wait-threshold", "0")
-    container = host.container("allreduce", "--calls", 3, libraries=stubs(cuda=False),
-                               environment=["STUB_NCCL_SLEEP_NS=30000000"])
-    host.run(agent, container)
-    assert agent.stop()[0] == 0
+    with watching_agent(host, "--out", file, "--off-cpu-threshold", "0",
+                        "--wait-threshold", "0") as agent:
+        container = host.container("allreduce", "--calls", 3, libraries=stubs(cuda=False),
+                                   environment=["STUB_NCCL_SLEEP_NS=30000000"])
+        host.run(agent, container)
+        assert agent.stop()[0] == 0
     assert value(file, "SELECT COUNT(*) FROM sched_events") == 0
     assert query(file, "SELECT wait_threshold_ns, off_cpu_threshold_ns FROM recording") == [
         {"wait_threshold_ns": None, "off_cpu_threshold_ns": None}]

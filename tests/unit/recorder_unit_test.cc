@@ -263,6 +263,7 @@ TEST_F(RecorderTest, TheViewOfCollectivesFindsRetransmitsAndWaitsInTheWindow) {
   TcpEvent other;
   other.unix_ns = start;
   other.cgroup_id = 5;
+  other.process = model::ProcessKey{812, 77};
   recorder->add(other);
   auto snapshot = std::make_shared<model::Snapshot>();
   recorder->update(snapshot);
@@ -278,6 +279,8 @@ TEST_F(RecorderTest, TheViewOfCollectivesFindsRetransmitsAndWaitsInTheWindow) {
               ElementsAre(Row{"50", "500"}));
   EXPECT_THAT(query({path_}, "SELECT event, saddr, cgroup_id, pid FROM tcp_events LIMIT 1"),
               ElementsAre(Row{"tcp_retransmit_skb", "2001:db8::1", "NULL", "NULL"}));
+  EXPECT_THAT(query({path_}, "SELECT pid, process_start_ns FROM tcp_events WHERE cgroup_id = 5"),
+              ElementsAre(Row{"812", "77"}));
 }
 
 TEST_F(RecorderTest, CallsThatFindNoRoomAreCountedAndNobodyWaits) {
