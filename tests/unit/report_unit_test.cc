@@ -153,7 +153,7 @@ TEST(NodeReportTest, RecordingsThatGoOnAreToldBeforeRefusedOnesAndThoseBeforeOld
   EXPECT_EQ(rows[6]["startedAt"], "1970-01-01T00:17:19Z");  // the newest of the old ones
   EXPECT_EQ(rows[31]["startedAt"], "1970-01-01T00:16:54Z");
   EXPECT_EQ(rows[6]["policies"].size(), 16u);
-  EXPECT_EQ(rows[6]["policies"][0].get<std::string>().size(), 253u);
+  EXPECT_EQ(rows[6]["policies"].at(0).get<std::string>().size(), 253u);
 }
 
 TEST(NodeReportTest, TheGrowthOfARecordingMakesNoOtherReport) {
