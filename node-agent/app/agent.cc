@@ -148,14 +148,15 @@ Status Agent::open_stream() {
 
 Status Agent::record_pods(std::set<std::string> uids) {
   const bool none = uids.empty();
-  if (!none && !stream_->is_open()) {
+  if (!none) {
+    const bool polled = stream_->is_open();
     if (auto status = open_stream(); !status) return status;
-    stream_->poll();
+    if (!polled) stream_->poll();
   }
   workloads_->set_recorded_pods(std::move(uids));
   if (!none) return {};
   bpf_->stream_host_events(false, 0, 0);
-  stream_->close();
+  stream_->close_when_empty();
   return {};
 }
 

@@ -14,17 +14,24 @@ constexpr auto kPollInterval = 5ms;
 }  // namespace
 
 Status CallStream::open() {
+  closing_ = false;
   if (reader_) return {};
   const auto ring = bpf_.open_stream(kRingBytes);
   if (!ring) return fail(ring.error());
   auto reader = collect::EventReader::create(*ring, handler_);
-  if (!reader) return fail(reader.error());
+  if (!reader) {
+    bpf_.close_stream();
+    return fail(reader.error());
+  }
   reader_ = std::move(*reader);
   return {};
 }
 
 void CallStream::poll() {
-  drain();
+  if (drain() && closing_) {
+    close();
+    return;
+  }
   timer_.expires_after(kPollInterval);
   timer_.async_wait([this](const boost::system::error_code& error) {
     if (!error && reader_) poll();
@@ -34,7 +41,6 @@ void CallStream::poll() {
 void CallStream::close() {
   if (!reader_) return;
   timer_.cancel();
-  drain();
   bpf_.close_stream();
   reader_.reset();
 }

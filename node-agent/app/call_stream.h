@@ -37,21 +37,24 @@ class CallStream {
   CallStream(const CallStream&) = delete;
   CallStream& operator=(const CallStream&) = delete;
 
-  /// Does nothing when it is open. From here on the ring takes events; poll() reads them.
+  /// From here on the ring takes events; poll() reads them. One that was to be closed stays open.
   Status open();
   /// Reads every few milliseconds on the io_context's thread.
   void poll();
   /// Hands on what is there; false: the handler had enough before its end.
   bool drain() { return !reader_ || reader_->consume() >= 0; }
-  /// Hands on what is there, and gives the memory back.
-  void close();
+  /// Nothing new is coming: gives the memory back once all that is there has been handed on.
+  void close_when_empty() { closing_ = true; }
   bool is_open() const { return reader_ != nullptr; }
 
  private:
+  void close();
+
   attach::BpfObject& bpf_;
   Handler handler_;
   boost::asio::steady_timer timer_;
   std::unique_ptr<collect::EventReader> reader_;
+  bool closing_ = false;
 };
 
 }  // namespace ingero::app
