@@ -121,7 +121,7 @@ def test_a_new_agent_goes_on_with_the_next_file(cluster, policies):
     wait_recording(agent, pod, "Recording", calls=sum(calls_by_function(before).values()))
     agent = restart().wait_ready()
     second = wait_recording(agent, pod, "Recording", files=2)
-    assert second["startedAt"] == first["startedAt"]
+    assert second["started_unix_s"] == first["started_unix_s"]
     assert second["file"] != first["file"]
     agent.wait_attached(pod.pid(), len(image.libraries))
     after = run_inside(cluster, pod, "mixed", 2, image, "--calls", "5")
