@@ -97,6 +97,13 @@ std::map<std::string, PodRecordings::Wanted> PodRecordings::wanted() const {
   return all;
 }
 
+bool PodRecordings::is_there(const std::string& uid) const {
+  const auto containers = sources_.containers();
+  return std::any_of(containers.begin(), containers.end(), [&](const auto& container) {
+    return container.pod && container.pod->uid == uid && container.state != "gone";
+  });
+}
+
 /// What is being recorded stays where it is: another folder is for the recordings after it.
 void PodRecordings::follow_folder() {
   const bool busy = std::any_of(entries_.begin(), entries_.end(), [](const auto& entry) {
@@ -116,7 +123,7 @@ void PodRecordings::look() {
     if (!entry->is_recording()) continue;
     const auto found = pods.find(uid);
     if (found == pods.end()) {
-      end(*entry, "the pod has ended, or no policy asks for it any more");
+      end(*entry, is_there(uid) ? "no policy asks for it any more" : "the pod has ended");
       continue;
     }
     const Wanted& pod = found->second;

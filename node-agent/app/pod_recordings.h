@@ -100,6 +100,7 @@ class PodRecordings {
   void follow_folder();
   void tick();
   std::map<std::string, Wanted> wanted() const;
+  bool is_there(const std::string& uid) const;
   void begin(const std::string& uid, const Wanted& wanted);
   Status open(Entry& entry, const Wanted& wanted);
   std::optional<std::string> refusal(std::uint64_t more) const;

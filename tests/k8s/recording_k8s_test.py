@@ -3,6 +3,7 @@
 import glob
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 
@@ -22,9 +23,12 @@ CALLS = "SELECT function, COUNT(*) FROM (SELECT function FROM nccl_events UNION 
 
 @pytest.fixture(autouse=True)
 def no_recordings():
-    """What other tests, or an earlier run, left on the node."""
-    for path in glob.glob(f"{FOLDER}/*/*/*.db*"):
-        os.unlink(path)
+    """Other tests, or an earlier run, may have left some on the node."""
+    for folder in glob.glob(f"{FOLDER}/test-*"):
+        shutil.rmtree(folder)
+    yield
+    for folder in glob.glob(f"{FOLDER}/test-*"):
+        shutil.rmtree(folder, ignore_errors=True)  # an agent may still write
 
 
 def recording_of(agent, workload):

@@ -178,9 +178,12 @@ TEST_F(PodRecordingsTest, EndsWhenNobodyAsksForItAndWhenThePodEnds) {
   run_container("b", 2, wish());
   look();
   run_container("a", 1, std::nullopt);
-  containers_[0].state = "gone";
+  containers_[0].state = "gone";  // of pod b
   look_until_settled();
-  for (const auto& status : recordings_->status()) EXPECT_EQ(status.state, "Ended") << status.pod;
+  const auto all = recordings_->status();
+  for (const auto& status : all) EXPECT_EQ(status.state, "Ended") << status.pod;
+  EXPECT_EQ(all[0].message, "no policy asks for it any more");
+  EXPECT_EQ(all[1].message, "the pod has ended");
   EXPECT_THAT(streamed_, IsEmpty());
 }
 
