@@ -232,6 +232,10 @@ Status PodRecordings::open(Entry& entry, const Wanted& wanted) {
 /// Makes room for `more` bytes, or says why there is none.
 std::optional<std::string> PodRecordings::refusal(std::uint64_t more) const {
   if (config_.budget == 0) return "the setting recordings.budget is 0";
+  if (more > config_.budget)
+    return fmt::format(
+        "it may take {}, and all of the node's recordings {} (setting recordings.budget)",
+        format_byte_size(more), format_byte_size(config_.budget));
   std::uint64_t reserved = more, active_bytes = 0;
   std::size_t active = 0;
   std::set<std::string> kept;

@@ -78,6 +78,11 @@ class Recorder::Writer {
   Status commit(const Batch& batch, const RecorderStatus& status);
   Status write_end(const std::string& reason, const RecorderStatus& status);
   void stop(const std::string& reason, const std::string& trouble, RecorderStatus& status);
+  /// Of a recording that has stopped: what its file says.
+  const std::string& end_reason(const RecorderStatus& status) const {
+    const bool explained = status.stopped == kBudgetReached && !budget_reason_.empty();
+    return explained ? budget_reason_ : status.stopped;
+  }
   void rollback() { sqlite3_exec(database(), "ROLLBACK", nullptr, nullptr, nullptr); }
 
   RecordingFile file_;
@@ -85,6 +90,7 @@ class Recorder::Writer {
   StateRows state_;
   Statement tcp_, sched_;
   std::uint64_t max_bytes_;
+  std::string budget_reason_;
   std::map<std::string, std::uint64_t> base_losses_;
 };
 
@@ -130,7 +136,7 @@ void Recorder::Writer::stop(const std::string& reason, const std::string& troubl
   status.stopped = reason;
   status.trouble = trouble;
   spdlog::error("recording ended: {}", trouble);
-  if (reason != kFileRemoved) static_cast<void>(write_end(reason, status));
+  if (reason != kFileRemoved) static_cast<void>(write_end(end_reason(status), status));
 }
 
 /// Calls by the reason for which the recording ended; what is beside them by one reason of its own, so that
@@ -147,10 +153,12 @@ void Recorder::Writer::write(const Batch& batch, RecorderStatus& status) {
     for (const auto& [reason, count] : batch.snapshot->events_lost)
       status.losses[reason] = count - lost_before(reason, count);
   }
+  const bool news = batch.snapshot || !batch.budget_reason.empty();
+  if (!batch.budget_reason.empty()) budget_reason_ = batch.budget_reason;
   if (is_over(batch, status)) {
     lose(batch, status);
-    if (batch.snapshot && status.stopped != kFileRemoved)
-      static_cast<void>(write_end(status.stopped, status));  // the agent may be killed any time
+    if (news && status.stopped != kFileRemoved)
+      static_cast<void>(write_end(end_reason(status), status));  // the agent may be killed any time
     return;
   }
   if (batch.events() == 0 && !batch.snapshot && batch.lost == 0 && batch.lost_events == 0) return;
@@ -242,7 +250,7 @@ Status Recorder::Writer::write_end(const std::string& reason, const RecorderStat
 void Recorder::Writer::end(const std::string& reason, RecorderStatus& status) {
   const bool removed = status.stopped == kFileRemoved;
   if (!removed) {
-    const std::string& why = status.stopped.empty() ? reason : status.stopped;
+    const std::string& why = status.stopped.empty() ? reason : end_reason(status);
     auto written = write_end(why, status);
     if (!written) {
       file_.release_reserve();
@@ -264,6 +272,7 @@ void Recorder::Batch::clear() {
   snapshot.reset();
   lost = 0;
   lost_events = 0;
+  budget_reason.clear();
 }
 
 Recorder::Recorder(const RecorderOptions& options, const Clock& clock)
@@ -312,6 +321,11 @@ void Recorder::add(SchedEvent event) {
 void Recorder::update(std::shared_ptr<const model::Snapshot> snapshot) {
   const std::lock_guard lock(mutex_);
   waiting_.snapshot = std::move(snapshot);
+}
+
+void Recorder::explain_budget(std::string why) {
+  const std::lock_guard lock(mutex_);
+  waiting_.budget_reason = std::move(why);
 }
 
 RecorderStatus Recorder::status() const {

@@ -77,6 +77,10 @@ class Recorder {
   /// What the agent knows now: processes, communicators, libraries, and its own losses.
   void update(std::shared_ptr<const model::Snapshot> snapshot);
 
+  /// What the file says as its end_reason, in place of budget_reached, when its budget ends it; also when it
+  /// already has.
+  void explain_budget(std::string why);
+
   RecorderStatus status() const;
 
   /// Writes what waits and the end of the recording; `reason` such as "interrupted". Only the first call
@@ -92,6 +96,7 @@ class Recorder {
     std::shared_ptr<const model::Snapshot> snapshot;
     std::uint64_t lost = 0;         ///< calls that found no room
     std::uint64_t lost_events = 0;  ///< retransmissions and waits that found none
+    std::string budget_reason;      ///< empty: nothing new
     std::size_t events() const { return calls.size() + tcp.size() + sched.size(); }
     void clear();
   };

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <set>
 
+#include "record/recording_check.h"
 #include "record/schema.h"
 
 namespace ingero::record {
@@ -69,10 +70,6 @@ Status check_file(const std::string& path) {
 bool has_log(const std::string& path) {
   struct stat status {};
   return ::stat((path + "-wal").c_str(), &status) == 0 && status.st_size > 0;
-}
-
-Error not_a_recording(const std::string& path, const std::string& why) {
-  return {"open recording", path, why, "write one with: ingero trace --out FILE"};
 }
 
 constexpr std::array<std::string_view, 10> kHarmlessPragmas = {
@@ -150,6 +147,8 @@ class Guard {
   sqlite3* database_;
   const Watch& watch_;
 };
+
+int ask_watch(void* watch) { return static_cast<ReadWatch*>(watch)->ask() ? 1 : 0; }
 
 model::Value value_of(sqlite3_stmt* statement, int column) {
   using Kind = model::Value::Kind;
@@ -239,11 +238,16 @@ Status Recording::open_file(const std::string& path, const std::string& schema, 
     if (code != SQLITE_OK) return fail(database_error(database, "open recording", path));
     harden(database);
   }
+  const StepLimit limit(database());
   if (!alone) {
     const std::string sql = fmt::format("ATTACH {} AS {}", quoted(uri_of(path, immutable)), schema);
-    if (auto status = execute(database(), sql, "open recording"); !status) return status;
+    if (auto status = execute(database(), sql, "open recording"); !status) {
+      if ((status.error().code & 0xff) == SQLITE_INTERRUPT)
+        return fail(not_a_recording(path, status.error()));
+      return status;
+    }
   }
-  return check(schema, path);
+  return check_recording(database(), schema, path);
 }
 
 Status Recording::add(const std::string& path, const std::string& schema) {
@@ -258,8 +262,9 @@ Status Recording::add(const std::string& path, const std::string& schema) {
     if (error.object.empty()) error.object = path;
     return fail(std::move(error));
   }
+  const StepLimit limit(database());
   const auto host = query_text(database(), fmt::format("SELECT host FROM {}.recording", schema));
-  if (!host) return fail(not_a_recording(path, host.error().cause));
+  if (!host) return fail(not_a_recording(path, host.error()));
   std::string name = host->value_or(path);
   const auto is_taken = [&](const std::string& wanted) {
     return std::any_of(nodes_.begin(), nodes_.end(),
@@ -267,29 +272,6 @@ Status Recording::add(const std::string& path, const std::string& schema) {
   };
   if (is_taken(name)) name = fmt::format("{} ({})", name, path);
   nodes_.push_back({name, path, schema});
-  return {};
-}
-
-Status Recording::check(const std::string& schema, const std::string& path) {
-  const auto id = query_integer(database(), fmt::format("PRAGMA {}.application_id", schema));
-  if (!id) {
-    Error error = id.error();
-    if ((error.code & 0xff) == SQLITE_CANTOPEN) return fail(std::move(error));
-    return fail(not_a_recording(path, error.cause));
-  }
-  if (*id != kApplicationId) return fail(not_a_recording(path, "not a recording of ingero"));
-  const auto version = query_integer(database(), fmt::format("PRAGMA {}.user_version", schema));
-  if (!version) return fail(not_a_recording(path, version.error().cause));
-  if (*version > kSchemaVersion)
-    return fail({"open recording", path, "made by a newer ingero", "use that version"});
-  // What a recording has no use for, and an attacker would.
-  const auto odd = query_integer(
-      database(),
-      fmt::format("SELECT COUNT(*) FROM {}.sqlite_schema WHERE type = 'trigger' OR "
-                  "ltrim(sql) LIKE 'CREATE VIRTUAL%' OR rootpage = 0 AND type = 'table'",
-                  schema));
-  if (!odd) return fail(not_a_recording(path, odd.error().cause));
-  if (*odd != 0) return fail(not_a_recording(path, "it has tables that no recording has"));
   return {};
 }
 
@@ -308,6 +290,7 @@ Result<std::string> Recording::columns_of(const SchemaTable& table, const Node& 
 }
 
 Status Recording::make_views() {
+  const StepLimit limit(database());
   std::string sql = "PRAGMA query_only = OFF;";
   for (const SchemaTable& table : schema()) {
     sql += fmt::format("CREATE TEMP VIEW {} AS ", table.name);
@@ -323,6 +306,13 @@ Status Recording::make_views() {
   }
   return execute(database(), sql + "PRAGMA query_only = ON;", "put the recordings together");
 }
+
+ReadWatch::ReadWatch(const Recording& recording, const Watch& watch)
+    : database_(recording.database()), watch_(watch) {
+  sqlite3_progress_handler(database_, kOpsBetweenWatches, &ask_watch, this);
+}
+
+ReadWatch::~ReadWatch() { sqlite3_progress_handler(database_, 0, nullptr, nullptr); }
 
 tl::expected<void, SqlError> run_sql(const Recording& recording, const std::string& sql,
                                      model::RowSink& sink, const Watch& watch) {
@@ -351,6 +341,7 @@ tl::expected<void, SqlError> run_sql(const Recording& recording, const std::stri
 
 Result<std::vector<CommentedColumn>> read_comments(const Recording& recording) {
   sqlite3* database = recording.database();
+  const StepLimit limit(database);
   const std::string& file = recording.nodes().front().schema;
   auto comment = Statement::create(
       database, fmt::format("SELECT comment FROM {}.schema_comments WHERE table_name = ? AND "

@@ -33,7 +33,6 @@ class Recording {
   Recording() = default;
   Status add(const std::string& path, const std::string& schema);
   Status open_file(const std::string& path, const std::string& schema, bool immutable);
-  Status check(const std::string& schema, const std::string& path);
   Result<std::string> columns_of(const SchemaTable& table, const Node& node) const;
   Status make_views();
 
@@ -43,6 +42,28 @@ class Recording {
 
 /// Called now and then while a query runs, with the rows so far; true ends it.
 using Watch = std::function<bool(std::uint64_t rows)>;
+
+/// While it lives, whatever is read from the recording ends with an error when the watch says so: also a
+/// statement that finds no row in a file that has no end.
+class ReadWatch {
+ public:
+  ReadWatch(const Recording& recording, const Watch& watch);
+  ~ReadWatch();
+  ReadWatch(const ReadWatch&) = delete;
+  ReadWatch& operator=(const ReadWatch&) = delete;
+
+  /// Asks with what was counted last.
+  bool ask() const { return watch_ && watch_(count_); }
+  bool ask(std::uint64_t count) {
+    count_ = count;
+    return ask();
+  }
+
+ private:
+  sqlite3* database_;
+  const Watch& watch_;
+  std::uint64_t count_ = 0;
+};
 
 struct SqlError {
   std::string message;

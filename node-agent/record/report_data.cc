@@ -44,7 +44,8 @@ bool is_failed(const ScannedCall& call, api_source source) {
 
 class Reader {
  public:
-  Reader(const Recording& recording, const Watch& watch) : recording_(recording), watch_(watch) {}
+  Reader(const Recording& recording, const Watch& watch)
+      : recording_(recording), watch_(recording, watch) {}
   Result<ReportData> read();
 
  private:
@@ -61,7 +62,7 @@ class Reader {
   Status for_each_call(CallScan& scan, Take take);
 
   const Recording& recording_;
-  const Watch& watch_;
+  ReadWatch watch_;
   ReportData data_;
   std::vector<ReportData::OfRank*> rank_of_;  ///< by index of the context
 };
@@ -71,7 +72,10 @@ Status Reader::read_head() {
     auto row =
         Statement::create(recording_.database(), fmt::format(fmt::runtime(kHead), node.schema));
     if (!row) return fail(row.error());
-    if (row->step() != SQLITE_ROW)
+    const int code = row->step();
+    if (code != SQLITE_ROW && code != SQLITE_DONE)
+      return fail(database_error(recording_.database(), "read the recording's facts", node.path));
+    if (code == SQLITE_DONE)
       return fail({"make report", node.path, "the recording does not say what it is", ""});
     ReportData::Node& facts = data_.nodes.emplace_back();
     facts.kernel = bounded_text(*row, 0);
@@ -91,10 +95,12 @@ Status Reader::read_losses(const Recording::Node& node) {
       Statement::create(recording_.database(),
                         fmt::format("SELECT reason, count FROM {}.losses LIMIT 1000", node.schema));
   if (!rows) return fail(rows.error());
-  while (rows->step() == SQLITE_ROW)
+  int code = SQLITE_DONE;
+  while ((code = rows->step()) == SQLITE_ROW)
     data_.losses[bounded_text(*rows, 0)] +=
         static_cast<std::uint64_t>(bounded_time(rows->integer(1)));
-  return {};
+  if (code == SQLITE_DONE) return {};
+  return fail(database_error(recording_.database(), "read losses", node.path));
 }
 
 Status Reader::read_kernel_side() {
@@ -116,7 +122,7 @@ Status Reader::for_each_call(CallScan& scan, Take take) {
     auto more = scan.next(call);
     if (!more) return fail(more.error());
     if (!*more) break;
-    if (++calls % kCallsBetweenWatches == 0 && watch_ && watch_(calls))
+    if (++calls % kCallsBetweenWatches == 0 && watch_.ask(calls))
       return fail({"make report", "", "interrupted", ""});
     take(call);
   }

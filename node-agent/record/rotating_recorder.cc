@@ -134,8 +134,9 @@ void RotatingRecorder::tick() {
 void RotatingRecorder::rotate() {
   if (auto begun = begin_file(); !begun) {
     // The newest file still has some room; what comes after it is counted there.
-    trouble_ = begun.error().message();
-    spdlog::error("the recording has no next file: {}", trouble_);
+    trouble_ = "no next file: " + begun.error().message();
+    spdlog::error("the recording has {}", trouble_);
+    current_->explain_budget(trouble_);
   }
 }
 
@@ -155,7 +156,8 @@ RotatingStatus RotatingRecorder::status() const {
   // Full, with a next file to come: it goes on.
   const bool goes_on = now.stopped == kBudgetReached && options_.files > 1 && trouble_.empty();
   if (!goes_on) {
-    all.ended = now.trouble;
+    const bool explained = now.stopped == kBudgetReached && !trouble_.empty();
+    all.ended = explained ? trouble_ : now.trouble;
     all.stopped = trouble_.empty() || now.stopped.empty() ? now.stopped : std::string(kWriteError);
   }
   return all;

@@ -89,7 +89,7 @@ class RotatingRecorder {
   std::vector<std::unique_ptr<Finishing>> finishing_;
   std::uint64_t finished_calls_ = 0, finished_lost_ = 0;
   std::shared_ptr<const model::Snapshot> last_snapshot_;
-  std::string trouble_;
+  std::string trouble_;  ///< why there is no next file; empty: there is, or none is needed yet
 };
 
 }  // namespace ingero::record

@@ -27,7 +27,7 @@ class TimeLine {
  public:
   TimeLine(const Recording& recording, const std::function<bool(std::string_view)>& write,
            const Watch& watch)
-      : recording_(recording), write_(write), watch_(watch) {}
+      : recording_(recording), write_(write), watch_(recording, watch) {}
 
   Status run() {
     if (auto status = read_start(); !status) return status;
@@ -170,7 +170,7 @@ class TimeLine {
       auto more = scan->next(call);
       if (!more) return fail(more.error());
       if (!*more) break;
-      if (++calls % kCallsBetweenWatches == 0 && watch_ && watch_(calls))
+      if (++calls % kCallsBetweenWatches == 0 && watch_.ask(calls))
         return fail({"write time line", "", "interrupted", ""});
       const CallContext& context = *call.context;
       slice(call, context.op, pid_of(context.node, context.pid), pid_of(context.node, context.tid),
@@ -236,7 +236,7 @@ class TimeLine {
 
   const Recording& recording_;
   const std::function<bool(std::string_view)>& write_;
-  const Watch& watch_;
+  ReadWatch watch_;
   std::int64_t start_ns_ = 0;
   bool first_ = true, open_ = true;
   std::map<std::string, std::int64_t> communicators_;

@@ -4,6 +4,8 @@
 
 #include <gmock/gmock.h>
 
+#include <fstream>
+
 #include "record_test_file.h"
 
 namespace ingero::app {
@@ -12,6 +14,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using namespace std::chrono_literals;
 
 constexpr std::uint64_t kMiB = 1 << 20;
@@ -221,6 +224,69 @@ TEST_F(PodRecordingsTest, WhatDoesNotFitIntoTheBudgetIsRefusedAndBeginsWhenThere
   run_container("a", 1, std::nullopt);
   look_until_settled();
   EXPECT_THAT(streamed_, ElementsAre("uid-b"));
+}
+
+TEST_F(PodRecordingsTest, WhatIsLargerThanTheWholeBudgetIsRefusedWithBothSizes) {
+  run_container("a", 1, wish(200));
+  look();
+  EXPECT_EQ(only().state, "Refused");
+  EXPECT_THAT(only().message, HasSubstr("it may take 200MiB, and all of the node's recordings "
+                                        "100MiB (setting recordings.budget)"));
+  EXPECT_THAT(only().message, Not(HasSubstr("promised")));
+}
+
+TEST_F(PodRecordingsTest, WithoutANextFileItEndsAndTheFileAndTheStatusSayWhy) {
+  auto spec = wish(8);
+  spec.files = 2;
+  run_container("a", 1, spec);
+  look();
+  const std::string path = only().files.path;
+  std::string next = path;
+  next.replace(next.rfind("-001.db"), std::string::npos, "-002.db");
+  std::ofstream{next} << "in the way";
+  for (int i = 0; i < 4000 && only().state == "Recording" && only().message.empty(); ++i) {
+    call(1, 1000);
+    std::this_thread::sleep_for(1ms);
+    look();
+  }
+  look_until_settled();
+  EXPECT_EQ(only().state, "Ended");
+  EXPECT_THAT(only().message, HasSubstr("no next file: "));
+  EXPECT_THAT(only().message, HasSubstr("-002.db"));
+  EXPECT_EQ(record::value(path, "SELECT end_reason FROM recording"), only().message);
+}
+
+TEST_F(PodRecordingsTest, TotalsKeepWhatAReplacedRecordingHasCounted) {
+  run_container("a", 1, wish(10, "first"));
+  look();
+  call(1, 3);
+  run_container("a", 1, wish(10, "second"));
+  look_until_settled();
+  EXPECT_EQ(recordings_->totals().calls, 3U);
+  call(1, 4);
+  run_container("a", 1, wish(10, "third"));
+  look_until_settled();
+  EXPECT_EQ(only().files.calls, 0U);
+  EXPECT_EQ(recordings_->totals().calls, 7U);
+}
+
+TEST_F(PodRecordingsTest, TotalsKeepWhatForgottenRecordingsHaveCounted) {
+  constexpr std::uint64_t kPods = 70;  // more than are remembered when they have ended
+  std::size_t most = 0;
+  for (std::uint64_t pod = 1; pod <= kPods; ++pod) {
+    containers_.clear();
+    run_container("pod-" + std::to_string(pod), pod, wish(1));
+    look();
+    call(pod, 2);
+    containers_.clear();
+    look_until_settled();
+    most = std::max(most, recordings_->status().size());
+    EXPECT_EQ(recordings_->totals().calls, 2 * pod);
+  }
+  EXPECT_LT(recordings_->status().size(), most);
+  look();
+  EXPECT_EQ(recordings_->totals().calls, 2 * kPods);
+  EXPECT_EQ(recordings_->totals().lost, 0U);
 }
 
 TEST_F(PodRecordingsTest, EndedRecordingsMakeRoomForNewOnes) {

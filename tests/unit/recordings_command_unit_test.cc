@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <sqlite3.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -114,14 +115,23 @@ TEST_F(RecordingsCommandTest, NothingThatAFileSaysIsTrusted) {
          "DROP TABLE losses; CREATE VIEW losses AS WITH RECURSIVE n(i) AS "
          "(SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT 'disk_full' AS reason, 1 AS count FROM n "
          "WHERE i < 0");
+  change(record("research/train-2/20261121T170044Z-1a2b3c4d-001.db", 1, "x"),
+         "DROP TABLE recording; CREATE VIEW recording AS WITH RECURSIVE n(i) AS "
+         "(SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT 'a' AS host FROM n WHERE i < 0");
+  record("research/train-3/20261121T170045Z-1a2b3c4d-001.db", 4, "x");
+  ::alarm(60);  // instead of no end
   const auto listed = list();
-  ASSERT_EQ(listed.size(), 3u);
+  ::alarm(0);
+  ASSERT_EQ(listed.size(), 5u);
   EXPECT_EQ(listed[0].error, "");
   EXPECT_FALSE(listed[0].started_ns || listed[0].ended_ns);
   EXPECT_EQ(listed[0].end_reason.substr(0, 8), "\\x1b[2Jy");
   EXPECT_EQ(listed[0].end_reason.size(), 200u);
   EXPECT_EQ(listed[1].error, "it says nothing about itself");
-  EXPECT_THAT(listed[2].error, HasSubstr("interrupted"));
+  EXPECT_EQ(listed[2].error, "in it losses is no table, but a view");
+  EXPECT_EQ(listed[3].error, "in it recording is no table, but a view");
+  EXPECT_EQ(listed[4].error, "");
+  EXPECT_EQ(listed[4].calls, 5);
 }
 
 TEST_F(RecordingsCommandTest, AFolderThatIsNotThereIsAnError) {

@@ -124,7 +124,7 @@ TEST_F(RotatingRecorderTest, LossesFromBeforeTheRecordingAreNotItsOwn) {
   EXPECT_EQ(value(path(1), "SELECT count FROM losses WHERE reason = 'call_stream_full'"), "5");
 }
 
-TEST_F(RotatingRecorderTest, WithoutANextFileTheNewestTakesWhatItCan) {
+TEST_F(RotatingRecorderTest, WithoutANextFileTheNewestTakesWhatItCanAndSaysWhyItEnded) {
   auto wanted = options(10 * kMiB, 2);
   wanted.path_of = [this](std::uint32_t number) -> Result<std::string> {
     if (number == 2) return fail(Error{"make the folder", "x", "no room", "", 0});
@@ -136,6 +136,24 @@ TEST_F(RotatingRecorderTest, WithoutANextFileTheNewestTakesWhatItCan) {
   const auto status = recorder->finish("interrupted");
   EXPECT_EQ(status.calls + status.lost, added);
   EXPECT_EQ(rows(1), status.calls);
+  EXPECT_THAT(status.ended, testing::HasSubstr("no next file: make the folder (x): no room"));
+  EXPECT_EQ(value(path(1), "SELECT end_reason FROM recording"), status.ended);
+  EXPECT_EQ(status.stopped, "write_error");
+}
+
+TEST_F(RotatingRecorderTest, WithoutANextFileAnEndBeforeTheNewestIsFullIsAnEndLikeAnyOther) {
+  auto wanted = options(10 * kMiB, 2);
+  bool asked = false;
+  wanted.path_of = [this, &asked](std::uint32_t number) -> Result<std::string> {
+    asked = number == 2;
+    if (asked) return fail(Error{"make the folder", "x", "no room", "", 0});
+    return path(static_cast<int>(number));
+  };
+  auto recorder = make(std::move(wanted));
+  add_until(*recorder, [&] { return asked; });
+  const auto status = recorder->finish("duration over");
+  EXPECT_EQ(status.ended, "");
+  EXPECT_EQ(value(path(1), "SELECT end_reason FROM recording"), "duration over");
 }
 
 }  // namespace
