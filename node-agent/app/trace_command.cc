@@ -31,6 +31,7 @@
 #include "cli/terminal.h"
 #include "export/debug_state.h"
 #include "export/http_server.h"
+#include "export/listener.h"
 #include "export/prometheus_collectable.h"
 
 namespace ingero::app {
@@ -64,6 +65,8 @@ class TraceRun {
   Status start();
   Status serve();
   Result<std::unique_ptr<exporting::HttpServer>> listen(const ListenAddress& address);
+  Status begin_settings();
+  Status can_serve(const config::Config& config) const;
   Status join_cluster();
   Status apply(const config::Config& config);
   exporting::Readiness readiness() const;
@@ -111,6 +114,8 @@ class TraceRun {
 };
 
 Status TraceRun::start() {
+  stop_on_signals();  // first: what follows may wait for the API server
+  if (auto status = begin_settings(); !status) return status;
   AgentOptions agent_options;
   agent_options.config = options_.config;
   agent_options.in_cluster = options_.kubernetes.enabled;
@@ -133,7 +138,6 @@ Status TraceRun::start() {
   if (options_.serve) {
     if (auto status = serve(); !status) return status;
   }
-  stop_on_signals();
   stop_after_duration();
   agent_->start();
   if (!options_.config_file.empty()) {
@@ -149,6 +153,27 @@ Status TraceRun::start() {
 }
 
 // ---- cluster and settings ------------------------------------------------------------------------
+
+/// The agent is made of them. Not all of them can change later.
+Status TraceRun::begin_settings() {
+  if (options_.kubernetes.enabled) {
+    settings_.set_applier([this](const config::Config& config) { return can_serve(config); });
+    if (auto status = begin_with_cluster_settings(settings_, options_.kubernetes); !status)
+      return status;
+  }
+  options_.config = settings_.start();
+  if (options_.follow_listen_address) options_.serve = options_.config.listen_address;
+  setup_log(options_.config.log_level, options_.config.log_format);
+  return {};
+}
+
+/// Settings under which it could not be asked what is wrong with them are refused, not started with.
+Status TraceRun::can_serve(const config::Config& config) const {
+  const ListenAddress& address = config.listen_address;
+  if (!options_.follow_listen_address) return {};
+  const auto tried = exporting::listen_tcp(address.host, address.port);
+  return tried ? Status{} : fail(tried.error());
+}
 
 Status TraceRun::join_cluster() {
   if (!options_.kubernetes.enabled) return {};
