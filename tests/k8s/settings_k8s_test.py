@@ -182,14 +182,14 @@ def test_the_listen_address_moves_and_comes_back(settings):
 def test_what_needs_a_restart_is_told_and_is_in_force_after_it(cluster, settings):
     agent = settings.agent
     assert settings.in_force()["map_entries"] == 16384
-    version = settings.add(map_entries=4096, max_series=781)
+    version = settings.add(map_entries=4096, max_series=9781)
     settings.wait_in_force(version)
     assert settings.status()["waiting_for_restart"] == ["map_entries"]
     assert agent.restarts() == 0
     settings.agent = agent = restart().wait_ready()
     # Told from its first answer on, and not taken back when the watch tells the same.
     wait_until(lambda: all(row["lists"] for row in agent.state()["watches"]), "all watches", 15)
-    assert settings.in_force()["map_entries"] == 4096 and settings.in_force()["max_series"] == 781
+    assert settings.in_force()["map_entries"] == 4096 and settings.in_force()["max_series"] == 9781
     status = settings.status()
     assert status["accepted"] and status["version"] == version, status
     assert status["waiting_for_restart"] == [], status
