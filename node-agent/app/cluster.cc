@@ -14,7 +14,6 @@ constexpr const char* kPolicies = "gputracepolicies";
 constexpr const char* kNode = "node";
 constexpr const char* kConfigMap = "configmap";
 constexpr const char* kPoliciesPath = "/apis/ingero.io/v1alpha1/gputracepolicies";
-constexpr const char* kConfigKey = "config.yaml";
 
 using nlohmann::json;
 
@@ -27,20 +26,6 @@ Result<policy::Labels> labels_of(const json& object) {
   for (const auto& [key, value] : found->items())
     if (value.is_string()) labels.emplace(key, value.get<std::string>());
   return labels;
-}
-
-Result<ConfigMapState> read_config_map(const json& object) {
-  ConfigMapState state;
-  state.exists = true;
-  state.uid = k8s::text_at(object, {"metadata", "uid"});
-  state.resource_version = k8s::text_at(object, {"metadata", "resourceVersion"});
-  const auto data = object.find("data");
-  if (data == object.end() || !data->is_object()) return state;
-  const auto text = data->find(kConfigKey);
-  if (text == data->end() || !text->is_string()) return state;
-  state.has_key = true;
-  state.yaml = text->get<std::string>();
-  return state;
 }
 
 /// Writes of its status do not make a policy another one.
@@ -80,7 +65,7 @@ Cluster::Cluster(k8s::Credentials credentials, ClusterOptions options,
       namespaces_(labels_of, handlers_.on_change),
       policies_(policy::parse_policy, handlers_.on_change, is_same_spec),
       nodes_(labels_of, handlers_.on_change),
-      config_maps_(read_config_map, [this] { tell_config_map(); }),
+      config_maps_(parse_config_map, [this] { tell_config_map(); }),
       defaults_(defaults) {}
 
 Cluster::~Cluster() { stop(); }
@@ -117,11 +102,11 @@ Status Cluster::watch_all() {
                           nodes_.handlers());
       !status)
     return status;
-  if (options_.config_map.empty()) return {};
-  return watch(kConfigMap,
-               one_of(fmt::format("/api/v1/namespaces/{}/configmaps", options_.config_namespace),
-                      options_.config_map, {"binaryData"}),
-               config_maps_.handlers());
+  if (options_.config_map.name.empty()) return {};
+  return watch(
+      kConfigMap,
+      one_of(config_maps_path(options_.config_map), options_.config_map.name, {"binaryData"}),
+      config_maps_.handlers());
 }
 
 Status Cluster::watch(std::string what, k8s::InformerOptions options,

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "app/config_map.h"
 #include "app/workloads.h"
 #include "base/clock.h"
 #include "k8s/api_client.h"
@@ -20,21 +21,10 @@
 namespace ingero::app {
 
 struct ClusterOptions {
-  std::string node;  ///< as the API server calls it
-  std::string config_namespace;
-  std::string config_map;  ///< empty: settings do not come from the cluster
+  std::string node;          ///< as the API server calls it
+  ConfigMapName config_map;  ///< no name: settings do not come from the cluster
   /// How long decisions wait for policies and namespaces that the API server does not tell.
   std::chrono::nanoseconds patience = std::chrono::seconds(10);
-};
-
-/// The ConfigMap that holds the settings.
-struct ConfigMapState {
-  bool exists = false;
-  std::string yaml;  ///< of the key config.yaml
-  bool has_key = false;
-  std::string uid;
-  std::string resource_version;
-  bool operator==(const ConfigMapState&) const = default;
 };
 
 struct PolicyError {

@@ -22,20 +22,30 @@ constexpr std::uint64_t kRoundsWithCalls = 30;
 constexpr auto kSettleTime = 20ms;
 
 /// Where the settings are: "namespace/name", or a name in the agent's own namespace.
-ClusterOptions cluster_options(const KubernetesOptions& options,
-                               const k8s::Credentials& credentials) {
-  ClusterOptions chosen;
-  chosen.node = options.node;
+ConfigMapName config_map_of(const KubernetesOptions& options, const k8s::Credentials& credentials) {
   const auto slash = options.config_map.find('/');
-  const bool has_namespace = slash != std::string::npos;
-  chosen.config_map = options.config_map.substr(has_namespace ? slash + 1 : 0);
-  if (has_namespace) chosen.config_namespace = options.config_map.substr(0, slash);
-  else if (!options.k8s_namespace.empty()) chosen.config_namespace = options.k8s_namespace;
-  else chosen.config_namespace = credentials.default_namespace();
-  return chosen;
+  if (slash != std::string::npos)
+    return {options.config_map.substr(0, slash), options.config_map.substr(slash + 1)};
+  const bool named = !options.k8s_namespace.empty();
+  return {named ? options.k8s_namespace : credentials.default_namespace(), options.config_map};
+}
+
+Result<k8s::Credentials> credentials_of(const KubernetesOptions& options) {
+  if (options.kubeconfig.empty()) return k8s::Credentials::in_cluster();
+  return k8s::Credentials::from_kubeconfig(options.kubeconfig, options.context);
 }
 
 }  // namespace
+
+Status begin_with_cluster_settings(LiveConfig& settings, const KubernetesOptions& options) {
+  if (options.config_map.empty()) return {};
+  auto credentials = credentials_of(options);
+  if (!credentials) return fail(credentials.error());
+  const ConfigMapName where = config_map_of(options, *credentials);
+  k8s::ApiClient client(std::move(*credentials));
+  begin_with_config_map(settings, client, where);
+  return {};
+}
 
 ClusterSession::ClusterSession(boost::asio::io_context& io, Agent& agent, LiveConfig& settings,
                                const KubernetesOptions& options, ClusterHooks hooks)
@@ -59,11 +69,11 @@ Result<std::unique_ptr<ClusterSession>> ClusterSession::start(boost::asio::io_co
 }
 
 Status ClusterSession::join() {
-  auto credentials = options_.kubeconfig.empty()
-                         ? k8s::Credentials::in_cluster()
-                         : k8s::Credentials::from_kubeconfig(options_.kubeconfig, options_.context);
+  auto credentials = credentials_of(options_);
   if (!credentials) return fail(credentials.error());
-  ClusterOptions options = cluster_options(options_, *credentials);
+  ClusterOptions options;
+  options.node = options_.node;
+  options.config_map = config_map_of(options_, *credentials);
   Cluster::Handlers handlers;
   handlers.on_change = [this] {
     if (!change_pending_.exchange(true)) boost::asio::post(io_, [this] { take_view_soon(); });
@@ -114,19 +124,11 @@ void ClusterSession::take_view_soon() {
 }
 
 void ClusterSession::take_config_map(const ConfigMapState& state) {
-  const ClusterOptions& options = cluster_->options();
-  const std::string source = options.config_namespace + "/" + options.config_map;
-  if (!state.exists) {
-    settings_.refuse(source, "ConfigMap " + source + " does not exist");
-  } else if (!state.has_key) {
-    settings_.refuse(source, "ConfigMap " + source + " has no key config.yaml");
-  } else {
-    static_cast<void>(settings_.take(state.yaml, source, state.resource_version));
-  }
+  const ConfigMapName& where = cluster_->options().config_map;
+  app::take_config_map(settings_, where, state);
   const ConfigStatus status = settings_.status();
   if (!status.accepted)
-    reporter_->config_refused(options.config_namespace, options.config_map, state.uid,
-                              status.error);
+    reporter_->config_refused(where.k8s_namespace, where.name, state.uid, status.error);
   hooks_.on_settings();
 }
 

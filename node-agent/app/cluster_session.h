@@ -18,6 +18,10 @@
 
 namespace ingero::app {
 
+/// Before the agent is made: the settings of the ConfigMap as they are now, if it can be read. An error:
+/// there are no credentials.
+Status begin_with_cluster_settings(LiveConfig& settings, const KubernetesOptions& options);
+
 /// What a session asks and tells beside the agent and the settings.
 struct ClusterHooks {
   std::function<std::vector<PodRecordingStatus>()> recordings;  ///< asked from any thread

@@ -5,9 +5,15 @@
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
+#include <utility>
 
 namespace ingero::app {
+
+config::Config LiveConfig::start() {
+  const std::lock_guard lock(mutex_);
+  started_ = config_;
+  return config_;
+}
 
 config::Config LiveConfig::config() const {
   const std::lock_guard lock(mutex_);
@@ -26,8 +32,16 @@ Result<config::Config> LiveConfig::read(std::string_view yaml, const std::string
   return next;
 }
 
+bool LiveConfig::is_in_force(const std::string& source, const std::string& version) const {
+  const std::lock_guard lock(mutex_);
+  return status_.accepted && !version.empty() && status_.source == source &&
+         status_.version == version;
+}
+
 Status LiveConfig::take(std::string_view yaml, const std::string& source,
                         const std::string& version) {
+  if (is_in_force(source, version))
+    return {};  // what was read at the start comes again by the watch
   const auto next = read(yaml, source);
   if (!next) {
     refuse(source, next.error().message());
@@ -41,24 +55,23 @@ Status LiveConfig::take(std::string_view yaml, const std::string& source,
       return status;
     }
   }
-  const auto restart = config::changed_settings(before, *next, true);
   if (!changed.empty()) spdlog::info("settings of {}: {}", source, fmt::join(changed, ", "));
-  if (!restart.empty())
-    spdlog::warn("settings of {}: {} take effect at the next start", source,
-                 fmt::join(restart, ", "));
   const std::lock_guard lock(mutex_);
+  std::vector<std::string> waiting;
+  if (started_) waiting = config::changed_settings(*started_, *next, true);
+  if (!waiting.empty() && waiting != status_.waiting_for_restart)
+    spdlog::warn("settings of {}: {} take effect at the next start", source,
+                 fmt::join(waiting, ", "));
   config_ = *next;
-  const std::uint64_t reloads = status_.reloads + 1;
-  auto waiting = std::move(status_.waiting_for_restart);
-  for (const std::string& key : restart)
-    if (std::find(waiting.begin(), waiting.end(), key) == waiting.end()) waiting.push_back(key);
-  status_ = {true, "", source, version, std::move(waiting), reloads};
+  status_ = {true, "", source, version, std::move(waiting), status_.reloads + 1};
   return {};
 }
 
 void LiveConfig::refuse(const std::string& source, const std::string& reason) {
-  spdlog::error("settings refused, the last good ones stay: {}", reason);
   const std::lock_guard lock(mutex_);
+  // What was refused at the start comes again by the watch.
+  if (status_.accepted || status_.error != reason)
+    spdlog::error("settings refused, the last good ones stay: {}", reason);
   status_.accepted = false;
   status_.error = reason;
   if (status_.source.empty()) status_.source = source;

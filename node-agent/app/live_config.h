@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,7 +19,8 @@ struct ConfigStatus {
   std::string error;    ///< why the newest text is refused; empty: it is not
   std::string source;   ///< file, or namespace/name of the ConfigMap; empty: built-in defaults
   std::string version;  ///< of the text in force: resourceVersion, or a hash of the file
-  std::vector<std::string> waiting_for_restart;  ///< keys that differ but cannot change live
+  /// Keys that are not as they were at the start, and cannot change live.
+  std::vector<std::string> waiting_for_restart;
   std::uint64_t reloads = 0;
 };
 
@@ -35,19 +37,25 @@ class LiveConfig {
 
   void set_applier(Applier applier) { applier_ = std::move(applier); }
 
+  /// The agent is made of the settings of now: from here on, not all of them can change.
+  config::Config start();
+
   config::Config config() const;
   ConfigStatus status() const;
 
-  /// Settings from a text. An error names source and line; the last good ones stay in force then.
+  /// Settings from a text. An error names source and line; the last good ones stay in force then. The
+  /// version that is in force changes nothing.
   Status take(std::string_view yaml, const std::string& source, const std::string& version);
   /// The source has gone or cannot be read: the last good settings stay.
   void refuse(const std::string& source, const std::string& reason);
 
  private:
+  bool is_in_force(const std::string& source, const std::string& version) const;
   Result<config::Config> read(std::string_view yaml, const std::string& source) const;
 
   mutable std::mutex mutex_;
   config::Config config_;
+  std::optional<config::Config> started_;  ///< what the agent was made of
   const Overrides overrides_;
   Applier applier_;
   ConfigStatus status_;

@@ -10,28 +10,23 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "app/agent.h"
 #include "app/choices.h"
 #include "app/cluster_session.h"
 #include "app/live_config.h"
-#include "app/pod_recordings.h"
-#include "app/recording_state.h"
 #include "app/recordings.h"
+#include "app/serving.h"
 #include "app/settings_source.h"
 #include "app/trace_options.h"
-#include "app/version.h"
 #include "cli/call_line.h"
 #include "cli/line_writer.h"
 #include "cli/live_table.h"
 #include "cli/summary.h"
 #include "cli/tally_file.h"
 #include "cli/terminal.h"
-#include "export/debug_state.h"
-#include "export/http_server.h"
-#include "export/prometheus_collectable.h"
+#include "export/listener.h"
 
 namespace ingero::app {
 namespace {
@@ -39,7 +34,6 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kFrameInterval = 1s;
-constexpr auto kWindowInterval = 10s;
 constexpr std::size_t kFlushBytes = 64 << 10;
 constexpr std::size_t kMaxLabels = 8192;
 
@@ -63,43 +57,36 @@ class TraceRun {
  private:
   Status start();
   Status serve();
-  Result<std::unique_ptr<exporting::HttpServer>> listen(const ListenAddress& address);
+  Status begin_settings();
+  Status can_serve(const config::Config& config) const;
   Status join_cluster();
   Status apply(const config::Config& config);
-  exporting::Readiness readiness() const;
-  exporting::AgentStatus agent_status() const;
   void stop_on_signals();
   void stop_after_duration();
   void draw_frames();
   void draw_frame();
-  void feed_window();
   void stream_events(AgentOptions& options);
   bool take_call(const call_event& event);
   bool print_call(const call_event& event);
   void flush_calls();
   Result<int> finish();
   Result<int> compare(const model::Snapshot& snapshot) const;
-  exporting::Workload workload_of(model::CgroupId cgroup) const {
-    return agent_->workload_of(cgroup);
-  }
   std::function<std::string(model::CgroupId)> labels() const {
     return [this](model::CgroupId cgroup) { return display_name(agent_->workload_of(cgroup)); };
   }
   const std::string& cached_label(model::CgroupId cgroup);
-  nlohmann::json extra_state() const;
 
   TraceOptions options_;
   boost::asio::io_context io_;
   boost::asio::signal_set signals_{io_};
-  boost::asio::steady_timer duration_timer_{io_}, frame_timer_{io_}, window_timer_{io_};
+  boost::asio::steady_timer duration_timer_{io_}, frame_timer_{io_};
   LiveConfig settings_;
   std::unique_ptr<Agent> agent_;
   std::unique_ptr<Recordings> recordings_;
   std::string end_reason_ = "ended";
   std::unique_ptr<ClusterSession> cluster_;  ///< null outside of a cluster
   std::optional<ConfigFileSource> config_file_;
-  std::unique_ptr<exporting::PrometheusCollectable> collectable_;
-  std::unique_ptr<exporting::HttpServer> server_;
+  std::unique_ptr<Serving> serving_;  ///< null: no HTTP server
   cli::LiveScreen screen_{STDOUT_FILENO};
   bool on_terminal_ = cli::is_terminal(STDOUT_FILENO);
   std::shared_ptr<const model::Snapshot> previous_;
@@ -111,6 +98,8 @@ class TraceRun {
 };
 
 Status TraceRun::start() {
+  stop_on_signals();  // first: what follows may wait for the API server
+  if (auto status = begin_settings(); !status) return status;
   AgentOptions agent_options;
   agent_options.config = options_.config;
   agent_options.in_cluster = options_.kubernetes.enabled;
@@ -130,10 +119,7 @@ Status TraceRun::start() {
   if (!options_.recording.path.empty()) {
     if (auto status = recordings_->record_all(); !status) return status;
   }
-  if (options_.serve) {
-    if (auto status = serve(); !status) return status;
-  }
-  stop_on_signals();
+  if (auto status = serve(); !status) return status;
   stop_after_duration();
   agent_->start();
   if (!options_.config_file.empty()) {
@@ -150,6 +136,27 @@ Status TraceRun::start() {
 
 // ---- cluster and settings ------------------------------------------------------------------------
 
+/// The agent is made of them. Not all of them can change later.
+Status TraceRun::begin_settings() {
+  if (options_.kubernetes.enabled) {
+    settings_.set_applier([this](const config::Config& config) { return can_serve(config); });
+    if (auto status = begin_with_cluster_settings(settings_, options_.kubernetes); !status)
+      return status;
+  }
+  options_.config = settings_.start();
+  if (options_.follow_listen_address) options_.serve = options_.config.listen_address;
+  setup_log(options_.config.log_level, options_.config.log_format);
+  return {};
+}
+
+/// Settings under which it could not be asked what is wrong with them are refused, not started with.
+Status TraceRun::can_serve(const config::Config& config) const {
+  const ListenAddress& address = config.listen_address;
+  if (!options_.follow_listen_address) return {};
+  const auto tried = exporting::listen_tcp(address.host, address.port);
+  return tried ? Status{} : fail(tried.error());
+}
+
 Status TraceRun::join_cluster() {
   if (!options_.kubernetes.enabled) return {};
   ClusterHooks hooks;
@@ -162,122 +169,31 @@ Status TraceRun::join_cluster() {
   return {};
 }
 
-exporting::DurationEnds duration_ends(const config::Config& config) {
-  if (config.duration_buckets.empty()) return exporting::kAllDurationEnds;
-  exporting::DurationEnds ends = 0;
-  for (std::size_t i = 0; i < exporting::kDurationEnds; ++i) {
-    const std::chrono::nanoseconds end = std::chrono::microseconds(std::int64_t{1} << i);
-    const auto& wanted = config.duration_buckets;
-    if (std::find(wanted.begin(), wanted.end(), end) != wanted.end()) ends |= 1U << i;
-  }
-  return ends;
-}
-
 /// On the io_context's thread. What can fail comes first.
 Status TraceRun::apply(const config::Config& config) {
-  const bool moves = server_ && options_.follow_listen_address &&
-                     !(config.listen_address == settings_.config().listen_address);
-  if (moves) {
-    auto server = listen(config.listen_address);
-    if (!server) return fail(server.error());
-    server_->stop();
-    server_ = std::move(*server);
+  if (serving_) {
+    if (auto status = serving_->follow(config); !status) return status;
   }
   setup_log(config.log_level, config.log_format);
-  if (collectable_) collectable_->set_limits(config.max_series, duration_ends(config));
+  if (serving_) serving_->set_limits(config);
   agent_->apply_config(config);
   recordings_->set_config(config);
   if (cluster_) cluster_->apply(config);
   return {};
 }
 
-exporting::Readiness TraceRun::readiness() const {
-  std::string text;
-  const auto add = [&](const std::string& reason) { text += (text.empty() ? "" : "; ") + reason; };
-  const auto missing = cluster_ ? cluster_->cluster().not_ready() : std::vector<std::string>{};
-  for (const std::string& reason : missing) add(reason);
-  if (!missing.empty()) return {false, "not ready: " + text};
-  if (cluster_)
-    for (const std::string& trouble : cluster_->cluster().troubles()) add(trouble);
-  const ConfigStatus config = settings_.status();
-  if (!config.accepted) add("settings refused: " + config.error);
-  const auto waiting = exporting::waiting_for(*agent_->snapshot());
-  if (!waiting.empty()) add("waiting: " + waiting.front());
-  return {true, text.empty() ? "ready" : "ready; " + text};
-}
-
-exporting::AgentStatus TraceRun::agent_status() const {
-  exporting::AgentStatus status;
-  status.config_accepted = settings_.status().accepted;
-  if (!cluster_) return status;
-  status.ready = cluster_->cluster().not_ready().empty();
-  status.recordings =
-      count_recordings(recordings_->pods()->status(), recordings_->pods()->totals());
-  if (const auto policies = cluster_->cluster().view()->policies) {
-    for (const auto& entry : policies->entries())
-      if (entry.selects_node) status.policies.emplace_back(entry.policy.name, true);
-  }
-  for (const PolicyError& error : cluster_->cluster().policy_errors())
-    status.policies.emplace_back(error.name, false);
-  return status;
-}
-
 Status TraceRun::serve() {
-  const auto lookup = [this](model::CgroupId cgroup) { return workload_of(cgroup); };
-  exporting::CollectableOptions collectable_options;
-  collectable_options.node = options_.config.node_name.empty() && cluster_
-                                 ? cluster_->cluster().options().node
-                                 : options_.config.node_name;
-  collectable_options.max_series = options_.config.max_series;
-  collectable_options.duration_ends = duration_ends(options_.config);
-  collectable_options.version = kVersion;
-  collectable_options.revision = kRevision;
-  collectable_options.status = [this] { return agent_status(); };
-  collectable_ = std::make_unique<exporting::PrometheusCollectable>(
-      collectable_options, [this] { return agent_->snapshot(); }, lookup);
-  auto server = listen(*options_.serve);
-  if (!server) return fail(server.error());
-  server_ = std::move(*server);
-  feed_window();
+  if (!options_.serve) return {};
+  ServingOptions options;
+  options.address = *options_.serve;
+  options.follow_settings = options_.follow_listen_address;
+  // A live table would be torn by the line.
+  options.tell_address = !on_terminal_ || options_.print_calls || !options_.show_table;
+  auto serving =
+      Serving::start(io_, {*agent_, settings_, *recordings_, cluster_.get()}, std::move(options));
+  if (!serving) return fail(serving.error());
+  serving_ = std::move(*serving);
   return {};
-}
-
-Result<std::unique_ptr<exporting::HttpServer>> TraceRun::listen(const ListenAddress& address) {
-  exporting::HttpHandlers handlers;
-  handlers.metrics = [this] { return exporting::metrics_text(*collectable_); };
-  handlers.readiness = [this] { return readiness(); };
-  handlers.debug_state = [this] {
-    const auto lookup = [this](model::CgroupId cgroup) { return workload_of(cgroup); };
-    return exporting::debug_state_text(*agent_->snapshot(), lookup, extra_state());
-  };
-  exporting::HttpOptions http;
-  http.host = address.host;
-  http.port = address.port;
-  auto server = exporting::HttpServer::create(std::move(http), std::move(handlers));
-  if (server && (!on_terminal_ || options_.print_calls || !options_.show_table))
-    spdlog::info("serving /metrics on {}",
-                 to_string(ListenAddress{address.host, (*server)->port()}));
-  return server;
-}
-
-nlohmann::json TraceRun::extra_state() const {
-  nlohmann::json trials = nlohmann::json::array();
-  for (const attach::MethodTrial& trial : agent_->trials())
-    trials.push_back(
-        {{"method", to_string(trial.method)}, {"works", trial.works}, {"detail", trial.detail}});
-  const ConfigStatus config = settings_.status();
-  nlohmann::json state = {{"version", kVersion},
-                          {"attach_methods_tried", std::move(trials)},
-                          {"new_mappings_noticed_by", agent_->watch_text()},
-                          {"config", config::to_yaml(settings_.config())},
-                          {"config_status",
-                           {{"accepted", config.accepted},
-                            {"error", config.error},
-                            {"source", config.source},
-                            {"version", config.version},
-                            {"waiting_for_restart", config.waiting_for_restart}}}};
-  if (cluster_) cluster_->add_state(state);
-  return state;
 }
 
 void TraceRun::stop_on_signals() {
@@ -322,14 +238,6 @@ void TraceRun::draw_frame() {
   }
   previous_ = std::move(current);
   previous_ns_ = now;
-}
-
-void TraceRun::feed_window() {
-  collectable_->observe(*agent_->snapshot());
-  window_timer_.expires_after(kWindowInterval);
-  window_timer_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) feed_window();
-  });
 }
 
 const std::string& TraceRun::cached_label(model::CgroupId cgroup) {
@@ -388,7 +296,7 @@ Result<int> TraceRun::finish() {
   flush_calls();
   call_writer_.reset();  // before the summary, if both go to one terminal
   const auto snapshot = agent_->snapshot();
-  if (server_) server_->stop();
+  if (serving_) serving_->stop();
   if (cluster_) cluster_->stop();
   static_cast<void>(screen_.finish());
   const std::size_t width = on_terminal_ ? cli::terminal_size(STDOUT_FILENO).width : 0;

@@ -7,7 +7,8 @@ import pytest
 import yaml
 from e2e.harness.waiting import wait_until
 from harness.kubectl import apply, get, kubectl
-from harness.kubernetes_agent import NAMESPACE
+from harness.kubernetes_agent import NAMESPACE, restart
+from harness.pod_comparison import check_exact_pods
 from policy_k8s_test import wait_state
 
 NAME = "ingero-config"
@@ -176,3 +177,39 @@ def test_the_listen_address_moves_and_comes_back(settings):
     print(f"moved after {moved:.3f} s")
     assert moved < 1
     assert agent.restarts() == 0
+
+
+def test_what_needs_a_restart_is_told_and_is_in_force_after_it(cluster, settings):
+    agent = settings.agent
+    assert settings.in_force()["map_entries"] == 16384
+    version = settings.add(map_entries=4096, max_series=9781)
+    settings.wait_in_force(version)
+    assert settings.status()["waiting_for_restart"] == ["map_entries"]
+    assert agent.restarts() == 0
+    settings.agent = agent = restart().wait_ready()
+    # Told from its first answer on, and not taken back when the watch tells the same.
+    wait_until(lambda: all(row["lists"] for row in agent.state()["watches"]), "all watches", 15)
+    assert settings.in_force()["map_entries"] == 4096 and settings.in_force()["max_series"] == 9781
+    status = settings.status()
+    assert status["accepted"] and status["version"] == version, status
+    assert status["waiting_for_restart"] == [], status
+    assert "next start" not in agent.stderr and "starts without" not in agent.stderr, agent.stderr
+    assert agent.stderr.count("map_entries") == 1, agent.stderr  # taken once
+    pod = cluster.workload(cluster.stub_image(), "mixed", ["--calls", 2])
+    check_exact_pods(agent, (pod, cluster.run(agent, pod)[0]))
+    settings.wait_in_force(settings.write(settings.text))
+    assert settings.status()["waiting_for_restart"] == ["map_entries"]
+    settings.agent = restart().wait_ready()
+    assert settings.in_force()["map_entries"] == 16384
+    assert settings.status()["waiting_for_restart"] == []
+
+
+def test_an_address_that_is_nobodys_does_not_keep_a_restarted_agent_from_starting(settings):
+    settings.add(listen_address="192.0.2.1:9090", map_entries=4096)
+    settings.wait_refused("192.0.2.1")
+    settings.agent = restart().wait_ready()
+    settings.wait_refused("192.0.2.1")
+    assert settings.in_force()["map_entries"] == 16384  # all of a text, or nothing of it
+    assert settings.agent.restarts() == 0
+    assert settings.agent.stderr.count("settings refused") == 1, settings.agent.stderr
+    settings.wait_in_force(settings.write(settings.text))

@@ -18,6 +18,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 using namespace std::chrono_literals;
 
 TEST(LiveConfig, TakesAWholeTextOrNothingOfIt) {
@@ -61,8 +62,41 @@ TEST(LiveConfig, FlagsWinOverEveryText) {
 
 TEST(LiveConfig, SettingsThatNeedARestartAreNamed) {
   LiveConfig settings({}, {});
+  settings.start();
   EXPECT_TRUE(settings.take("map_entries: 4096\n", "f", "1"));
   EXPECT_THAT(settings.status().waiting_for_restart, ElementsAre("map_entries"));
+  EXPECT_TRUE(settings.take("map_entries: 4096\nopen_method: path\n", "f", "2"));
+  EXPECT_THAT(settings.status().waiting_for_restart, ElementsAre("map_entries", "open_method"));
+  EXPECT_TRUE(settings.take("open_method: path\n", "f", "3"));
+  EXPECT_THAT(settings.status().waiting_for_restart, ElementsAre("open_method"))
+      << "what is as at the start waits for nothing";
+}
+
+TEST(LiveConfig, SettingsFromBeforeTheStartWaitForNothing) {
+  LiveConfig settings({}, {});
+  EXPECT_TRUE(settings.take("map_entries: 4096\n", "f", "1"));
+  EXPECT_EQ(settings.start().map_entries, 4096u);
+  EXPECT_THAT(settings.status().waiting_for_restart, IsEmpty());
+  EXPECT_TRUE(settings.take("map_entries: 16384\n", "f", "2"));
+  EXPECT_THAT(settings.status().waiting_for_restart, ElementsAre("map_entries"));
+}
+
+TEST(LiveConfig, TheVersionInForceChangesNothing) {
+  LiveConfig settings({}, {});
+  int applied = 0;
+  settings.set_applier([&](const config::Config&) {
+    ++applied;
+    return Status{};
+  });
+  EXPECT_TRUE(settings.take("max_series: 500\n", "f", "1"));
+  EXPECT_TRUE(settings.take("max_series: 500\n", "f", "1"));
+  EXPECT_EQ(settings.status().reloads, 1u);
+  settings.refuse("f", "gone");
+  EXPECT_TRUE(settings.take("max_series: 500\n", "f", "1"));
+  EXPECT_TRUE(settings.status().accepted) << "it is back";
+  EXPECT_TRUE(settings.take("max_series: 600\n", "g", "1"));
+  EXPECT_EQ(settings.config().max_series, 600u) << "another source counts for itself";
+  EXPECT_EQ(applied, 2);
 }
 
 /// A file in a folder of its own, followed by settings.
