@@ -44,6 +44,15 @@ Result<std::unique_ptr<Agent>> Agent::create(boost::asio::io_context& io, AgentO
   return agent;
 }
 
+Status Agent::can_run(const config::Config& config) {
+  const auto mount =
+      attribute::find_cgroup_hierarchy({}, forced_hierarchy(config.cgroup_hierarchy));
+  if (!mount) return fail(mount.error());
+  if (config.attach_method == config::AttachMethod::automatic) return {};
+  const auto method = choose_method(attach::try_attach_methods(), config.attach_method);
+  return method ? Status{} : fail(method.error());
+}
+
 Agent::Agent(boost::asio::io_context& io, AgentOptions options, attribute::CgroupMount mount)
     : io_(io),
       options_(std::move(options)),

@@ -54,6 +54,9 @@ class Agent {
   /// Finds out what works here, loads the programs, scans the host once and attaches.
   static Result<std::unique_ptr<Agent>> create(boost::asio::io_context& io, AgentOptions options);
 
+  /// Whether this host can do what the settings force. An error: create() would refuse it too.
+  static Status can_run(const config::Config& config);
+
   /// From here on new mappings, exits and calls are handled as they come.
   void start();
 

@@ -58,7 +58,7 @@ class TraceRun {
   Status start();
   Status serve();
   Status begin_settings();
-  Status can_serve(const config::Config& config) const;
+  Status can_start(const config::Config& config) const;
   Status join_cluster();
   Status apply(const config::Config& config);
   void stop_on_signals();
@@ -139,7 +139,7 @@ Status TraceRun::start() {
 /// The agent is made of them. Not all of them can change later.
 Status TraceRun::begin_settings() {
   if (options_.kubernetes.enabled) {
-    settings_.set_applier([this](const config::Config& config) { return can_serve(config); });
+    settings_.set_applier([this](const config::Config& config) { return can_start(config); });
     if (auto status = begin_with_cluster_settings(settings_, options_.kubernetes); !status)
       return status;
   }
@@ -149,8 +149,10 @@ Status TraceRun::begin_settings() {
   return {};
 }
 
-/// Settings under which it could not be asked what is wrong with them are refused, not started with.
-Status TraceRun::can_serve(const config::Config& config) const {
+/// Settings that this host cannot do, or under which nobody could ask what is wrong, are refused, not started
+/// with.
+Status TraceRun::can_start(const config::Config& config) const {
+  if (auto status = Agent::can_run(config); !status) return status;
   const ListenAddress& address = config.listen_address;
   if (!options_.follow_listen_address) return {};
   const auto tried = exporting::listen_tcp(address.host, address.port);
@@ -171,6 +173,11 @@ Status TraceRun::join_cluster() {
 
 /// On the io_context's thread. What can fail comes first.
 Status TraceRun::apply(const config::Config& config) {
+  // Else the agent would not come back from its next start.
+  if (config.attach_method != options_.config.attach_method ||
+      config.cgroup_hierarchy != options_.config.cgroup_hierarchy) {
+    if (auto status = Agent::can_run(config); !status) return status;
+  }
   if (serving_) {
     if (auto status = serving_->follow(config); !status) return status;
   }
