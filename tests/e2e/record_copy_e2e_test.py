@@ -120,9 +120,10 @@ def test_the_temporary_file_is_where_there_is_room_or_all_places_are_named(host,
         agent, container = start_recording(host, file)
         ended.callback(agent.kill)
         ended.callback(container.kill)
+        # By its descriptor: the checkout may itself be below /tmp.
         command = ["unshare", "--mount", "sh", "-c",
-                   'mount -t tmpfs -o ro tmpfs /tmp && exec "$0" "$@"', INGERO, "export", file,
-                   "--format", "sqlite"]
+                   'exec 3<"$0" && mount -t tmpfs -o ro tmpfs /tmp && exec /proc/self/fd/3 "$@"',
+                   INGERO, "export", file, "--format", "sqlite"]
         with open(target, "wb") as out:
             done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True,
                                   check=False, timeout=60)
