@@ -93,10 +93,10 @@ std::string svg_points(const PagePlot& plot, std::size_t index, const PlotScale&
     if (series.values[i] < 0) continue;
     text += fmt::format(
         "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" fill=\"{}\" fill-opacity=\".7\">"
-        "<title>{}: {:.3g} {} at about {:.3g} s</title></circle>",
+        "<title>{}: {} at about {:.3g} s</title></circle>",
         x_of(i, series.values.size()), kTop + (1 - scale.share(series.values[i])) * height,
-        kColours[index % kColours.size()], html(series.name), series.values[i], html(plot.unit),
-        seconds_at(plot, i, series.values.size()));
+        kColours[index % kColours.size()], html(series.name),
+        html(value_text(plot, series.values[i])), seconds_at(plot, i, series.values.size()));
   }
   return text;
 }
@@ -122,9 +122,9 @@ std::string svg_axes(const PagePlot& plot, const PlotScale& scale, double height
     const double y = kTop + (1 - scale.share(PlotScale::value_of(power))) * height;
     text += fmt::format(
         "<line x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"#8884\"/>"
-        "<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{:g} {}</text>",
-        kLeft, kWidth - kRight, y, y, kLeft - 8, y + 4, PlotScale::value_of(power),
-        html(plot.unit));
+        "<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>",
+        kLeft, kWidth - kRight, y, y, kLeft - 8, y + 4,
+        html(value_text(plot, PlotScale::value_of(power))));
   }
   const double below = kTop + height + 18;
   return text + fmt::format(

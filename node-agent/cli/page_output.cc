@@ -103,15 +103,14 @@ void add_plot(std::string& text, const PagePlot& plot, std::size_t width) {
   std::size_t room = kSparkWidth;
   if (width != 0 && width < kSparkWidth + longest + 4)
     room = width > kLeastSparkWidth + longest + 4 ? width - longest - 4 : kLeastSparkWidth;
-  text +=
-      "\n" +
-      wrapped(fmt::format(
-                  "{}, {:.3g} s; from {:g} to {:g} {}, each step about {:.2g} times "
-                  "as long",
-                  escape_terminal(plot.title), plot.seconds, PlotScale::value_of(scale.bottom),
-                  PlotScale::value_of(scale.top), plot.unit,
-                  std::pow(10.0, (scale.top - scale.bottom) / static_cast<double>(kSparks.size()))),
-              width);
+  text += "\n" + wrapped(fmt::format("{}, {:.3g} s; from {} to {}, each step about {:.2g} times "
+                                     "as long",
+                                     escape_terminal(plot.title), plot.seconds,
+                                     value_text(plot, PlotScale::value_of(scale.bottom)),
+                                     value_text(plot, PlotScale::value_of(scale.top)),
+                                     std::pow(10.0, (scale.top - scale.bottom) /
+                                                        static_cast<double>(kSparks.size()))),
+                         width);
   for (const PagePlot::Series& series : plot.series)
     text += fmt::format("  {}  {}\n", sparkline(shares_of(series, scale), room),
                         escape_terminal(series.name));

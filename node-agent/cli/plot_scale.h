@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <string>
 
+#include "base/text.h"
 #include "model/page.h"
 
 namespace ingero::cli {
@@ -34,5 +39,11 @@ struct PlotScale {
   }
   static double value_of(int power) { return std::pow(10.0, power); }
 };
+
+/// A value of the plot with its unit; milliseconds as what suits their size.
+inline std::string value_text(const model::PagePlot& plot, double value) {
+  if (plot.unit != "ms") return fmt::format("{:.3g} {}", value, plot.unit);
+  return format_duration_ns(static_cast<std::uint64_t>(std::llround(value * 1e6)));
+}
 
 }  // namespace ingero::cli
