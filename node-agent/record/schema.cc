@@ -367,10 +367,13 @@ std::string schema_sql() {
     if (!table.is_view()) sql += create_sql(table);
   for (const SchemaTable& table : schema())
     if (table.is_view()) sql += create_sql(table);
-  // Joins by time look these up; nccl_calls is scanned in the order of time anyway.
+  // Joins by time look these up; nccl_calls is scanned in the order of time anyway. Those that begin with the
+  // event: else SQLite takes a join that names it for one by the event, and compares all times.
   sql +=
       "CREATE INDEX tcp_events_time ON tcp_events (timestamp_ns);\n"
-      "CREATE INDEX sched_events_time ON sched_events (timestamp_ns);\n";
+      "CREATE INDEX tcp_events_event_time ON tcp_events (event, timestamp_ns);\n"
+      "CREATE INDEX sched_events_time ON sched_events (timestamp_ns);\n"
+      "CREATE INDEX sched_events_event_time ON sched_events (event, timestamp_ns);\n";
   for (const SchemaTable& table : schema()) sql += comment_sql(table);
   return sql + fmt::format("PRAGMA application_id = {};\nPRAGMA user_version = {};\nCOMMIT;\n",
                            kApplicationId, kSchemaVersion);

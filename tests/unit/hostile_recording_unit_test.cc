@@ -133,6 +133,7 @@ TEST_F(HostileRecordingTest, AnEndlessViewIsRunForNobodyButWhoAsksForIt) {
 TEST_F(HostileRecordingTest, AReadThatFindsNothingEndsWhenTheWatchSaysSo) {
   const std::string bad =
       make("a.db",
+           "DROP INDEX tcp_events_event_time; "
            "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 100000) "
            "INSERT INTO tcp_events (timestamp_ns, event) SELECT i, 'x' FROM n");
   const auto recording = Recording::open({bad});

@@ -283,6 +283,24 @@ TEST_F(RecorderTest, TheViewOfCollectivesFindsRetransmitsAndWaitsInTheWindow) {
               ElementsAre(Row{"812", "77"}));
 }
 
+/// A join that compares each slow call with each segment takes minutes where there are many of both.
+TEST_F(RecorderTest, JoinsByTimeAreLookedUpByEventAndTime) {
+  make()->finish("interrupted");
+  for (const std::string& table : {std::string("tcp_events"), std::string("sched_events")}) {
+    std::string plan;
+    for (const auto& row : query({path_},
+                                 "EXPLAIN QUERY PLAN WITH slow AS (SELECT timestamp_ns, duration_ns "
+                                 "FROM nccl_events WHERE op = 'ALL_REDUCE' AND duration_ns > 5) "
+                                 "SELECT COUNT(t.timestamp_ns) FROM slow s LEFT JOIN " + table +
+                                     " t ON t.timestamp_ns BETWEEN s.timestamp_ns AND "
+                                     "s.timestamp_ns + s.duration_ns AND t.event = 'x'"))
+      plan += row.back() + "\n";
+    EXPECT_THAT(plan, HasSubstr(table + "_event_time (event=? AND timestamp_ns>? AND "
+                                        "timestamp_ns<?)"));
+    EXPECT_THAT(plan, testing::Not(HasSubstr("AUTOMATIC")));
+  }
+}
+
 TEST_F(RecorderTest, CallsThatFindNoRoomAreCountedAndNobodyWaits) {
   std::mutex mutex;
   std::condition_variable changed;
