@@ -59,8 +59,9 @@ Status RotatingRecorder::begin_file() {
   options.path = *path;
   // What bursts can use beyond the file's share, less what still waits to be written to the last one.
   const std::uint64_t others = bytes() + (current_ ? options.max_waiting * kBytesPerCall : 0);
-  options.max_bytes =
-      std::max(options_.max_bytes - std::min(others, options_.max_bytes), share_ / 4);
+  const std::uint64_t room = options_.max_bytes - std::min(others, options_.max_bytes);
+  const std::uint64_t most = options_.max_bytes - (options_.files == 1 ? 0 : share_ / 2);
+  options.max_bytes = std::max(std::min(room, most), share_ / 4);
   rotate_at_ = std::min(share_, options.max_bytes / 4 * 3);
   if (last_snapshot_) options.base_losses = last_snapshot_->events_lost;
   auto recorder = Recorder::create(options, clock_);
@@ -80,10 +81,12 @@ std::uint64_t RotatingRecorder::bytes() const {
 
 /// For one more file. A burst may have made the last ones larger than their share.
 void RotatingRecorder::make_room() {
+  if (options_.files == 1) return;  // the first calls are kept
   const auto is_full = [&] {
     return files_.size() >= options_.files || bytes() + share_ / 2 > options_.max_bytes;
   };
-  while (!files_.empty() && is_full()) {
+  // Not the one that is being written: there may be no next one.
+  while (files_.size() > (current_ ? 1 : 0) && is_full()) {
     // A file whose end is still being written must not come back.
     settle(true);
     for (const char* suffix : {"", "-wal", "-shm"}) ::unlink((files_.front() + suffix).c_str());

@@ -288,12 +288,14 @@ TEST_F(RecorderTest, JoinsByTimeAreLookedUpByEventAndTime) {
   make()->finish("interrupted");
   for (const std::string& table : {std::string("tcp_events"), std::string("sched_events")}) {
     std::string plan;
-    for (const auto& row : query({path_},
-                                 "EXPLAIN QUERY PLAN WITH slow AS (SELECT timestamp_ns, duration_ns "
-                                 "FROM nccl_events WHERE op = 'ALL_REDUCE' AND duration_ns > 5) "
-                                 "SELECT COUNT(t.timestamp_ns) FROM slow s LEFT JOIN " + table +
-                                     " t ON t.timestamp_ns BETWEEN s.timestamp_ns AND "
-                                     "s.timestamp_ns + s.duration_ns AND t.event = 'x'"))
+    for (const auto& row :
+         query({path_},
+               "EXPLAIN QUERY PLAN WITH slow AS (SELECT timestamp_ns, duration_ns "
+               "FROM nccl_events WHERE op = 'ALL_REDUCE' AND duration_ns > 5) "
+               "SELECT COUNT(t.timestamp_ns) FROM slow s LEFT JOIN " +
+                   table +
+                   " t ON t.timestamp_ns BETWEEN s.timestamp_ns AND "
+                   "s.timestamp_ns + s.duration_ns AND t.event = 'x'"))
       plan += row.back() + "\n";
     EXPECT_THAT(plan, HasSubstr(table + "_event_time (event=? AND timestamp_ns>? AND "
                                         "timestamp_ns<?)"));

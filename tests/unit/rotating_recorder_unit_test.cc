@@ -141,8 +141,29 @@ TEST_F(RotatingRecorderTest, WithoutANextFileTheNewestTakesWhatItCanAndSaysWhyIt
   EXPECT_EQ(status.stopped, "write_error");
 }
 
+TEST_F(RotatingRecorderTest, TheFileThatIsBeingWrittenNeverMakesRoom) {
+  auto wanted = options(8 * kMiB, 2);
+  wanted.path_of = [this](std::uint32_t number) -> Result<std::string> {
+    if (number == 2) return fail(Error{"make the folder", "x", "no room", "", 0});
+    return path(static_cast<int>(number));
+  };
+  auto recorder = make(std::move(wanted));
+  // A burst that nobody has looked at until the file is far beyond its share.
+  std::uint64_t added = 0;
+  while (recorder->status().calls + recorder->status().lost < 250'000) {
+    recorder->add(nccl_call());
+    ++added;
+  }
+  recorder->tick();
+  const auto status = recorder->finish("interrupted");
+  ASSERT_TRUE(exists(1));
+  EXPECT_EQ(rows(1), status.calls);
+  EXPECT_EQ(status.calls + status.lost, added);
+  EXPECT_LE(status.bytes, 8 * kMiB);
+}
+
 TEST_F(RotatingRecorderTest, WithoutANextFileAnEndBeforeTheNewestIsFullIsAnEndLikeAnyOther) {
-  auto wanted = options(10 * kMiB, 2);
+  auto wanted = options(40 * kMiB, 2);  // what still waits finds room
   bool asked = false;
   wanted.path_of = [this, &asked](std::uint32_t number) -> Result<std::string> {
     asked = number == 2;
