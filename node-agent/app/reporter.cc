@@ -29,7 +29,17 @@ std::uint64_t number(std::chrono::nanoseconds time) {
   return static_cast<std::uint64_t>(time.count());
 }
 
-Result<json> as_it_is(const json& object) { return object; }
+Result<std::shared_ptr<const json>> as_it_is(const json& object) {
+  return std::make_shared<const json>(object);
+}
+
+std::int64_t generation_of(const json& object) {
+  const auto metadata = object.find("metadata");
+  if (metadata == object.end() || !metadata->is_object()) return 0;
+  const auto generation = metadata->find("generation");
+  const bool is_number = generation != metadata->end() && generation->is_number_integer();
+  return is_number ? generation->get<std::int64_t>() : 0;
+}
 
 std::string status_path(const char* collection, const std::string& name) {
   return fmt::format("{}/{}/status", collection, name);
@@ -201,45 +211,49 @@ void Reporter::lead() {
 }
 
 /// Without those whose agents have not reported for long: of nodes that are off, say.
-std::vector<json> Reporter::living_nodes() {
-  std::vector<json> living;
+std::vector<Reporter::Leadership::Object> Reporter::living_nodes(
+    const k8s::ObjectSnapshot<Leadership::Object>& nodes) {
+  std::vector<Leadership::Object> living;
   const std::uint64_t now = system_clock_source().monotonic_ns();
-  const auto nodes = leadership_->nodes.snapshot();
-  for (const auto& [name, object] : nodes->objects) {
+  for (const auto& [name, object] : nodes.objects) {
     Seen& seen = seen_[name];
-    const std::string version = k8s::text_at(object, {"metadata", "resourceVersion"});
+    const std::string version = k8s::text_at(*object, {"metadata", "resourceVersion"});
     if (seen.resource_version != version) seen = {version, now};
     if (now - seen.since_ns < number(kGivenUp)) living.push_back(object);
   }
-  std::erase_if(seen_, [&](const auto& entry) { return !nodes->objects.contains(entry.first); });
+  std::erase_if(seen_, [&](const auto& entry) { return !nodes.objects.contains(entry.first); });
   std::set<std::string> names;
-  for (const auto& [name, object] : nodes->objects) names.insert(name);
+  for (const auto& [name, object] : nodes.objects) names.insert(name);
   leadership_->reaper->set_reports(names);
   return living;
 }
 
 void Reporter::fold() {
   const auto policies = leadership_->policies.snapshot();
-  if (!policies->synced || !leadership_->nodes.snapshot()->synced) return;
+  const auto nodes = leadership_->nodes.snapshot();
+  if (!policies->synced || !nodes->synced) return;
+  const auto living = living_nodes(*nodes);
+  if (policies == leadership_->folded_policies && nodes == leadership_->folded_nodes &&
+      living.size() == leadership_->folded_living)
+    return;
   std::vector<report::PolicyToFold> wanted;
   for (const auto& [name, object] : policies->objects) {
     report::PolicyToFold policy;
     policy.name = name;
-    const json* metadata = object.contains("metadata") ? &object["metadata"] : nullptr;
-    if (metadata != nullptr && metadata->contains("generation") &&
-        metadata->at("generation").is_number_integer())
-      policy.generation = metadata->at("generation").get<std::int64_t>();
-    if (object.contains("status")) policy.status_before = object["status"];
+    policy.generation = generation_of(*object);
+    if (object->contains("status")) policy.status_before = object->at("status");
     wanted.push_back(std::move(policy));
   }
-  auto statuses =
-      report::fold_policy_statuses(wanted, living_nodes(), system_clock_source().realtime_ns());
+  auto statuses = report::fold_policy_statuses(wanted, living, system_clock_source().realtime_ns());
   for (auto& [name, status] : statuses) {
     applier_->apply(status_path(kPoliciesPath, name), {{"apiVersion", kApiVersion},
                                                        {"kind", "GpuTracePolicy"},
                                                        {"metadata", {{"name", name}}},
                                                        {"status", std::move(status)}});
   }
+  leadership_->folded_policies = policies;
+  leadership_->folded_nodes = nodes;
+  leadership_->folded_living = living.size();
 }
 
 json Reporter::state() const {

@@ -53,9 +53,14 @@ class Reporter {
  private:
   /// What the elected agent watches.
   struct Leadership {
-    k8s::ObjectStore<nlohmann::json> nodes, policies;
+    /// Shared: of ten thousand nodes, snapshots are made each second.
+    using Object = std::shared_ptr<const nlohmann::json>;
+    k8s::ObjectStore<Object> nodes, policies;
     std::unique_ptr<k8s::Informer> node_informer, policy_informer;
     std::unique_ptr<OrphanReaper> reaper;
+    /// What the statuses told the applier follow from.
+    std::shared_ptr<const k8s::ObjectSnapshot<Object>> folded_nodes, folded_policies;
+    std::size_t folded_living = 0;
     Leadership();
   };
   /// A node's report, and when it was last seen to change.
@@ -72,7 +77,8 @@ class Reporter {
   void send_events(const report::NodeReport& report, const NodeState& state);
   void lead();
   void fold();
-  std::vector<nlohmann::json> living_nodes();
+  std::vector<Leadership::Object> living_nodes(
+      const k8s::ObjectSnapshot<Leadership::Object>& nodes);
 
   k8s::ApiClient& client_;
   const ReporterOptions options_;

@@ -45,8 +45,10 @@ class ObjectStore {
             [this](ChangeType type, const nlohmann::json& object) { change(type, object); }};
   }
 
+  /// The same one until something changes.
   std::shared_ptr<const ObjectSnapshot<T>> snapshot() const {
     const std::lock_guard lock(mutex_);
+    if (!snapshot_) snapshot_ = std::make_shared<const Snapshot>(now_);
     return snapshot_;
   }
 
@@ -59,43 +61,64 @@ class ObjectStore {
     return k8s_namespace.empty() ? name : k8s_namespace + "/" + name;
   }
 
-  void store(Snapshot& next, const nlohmann::json& object) const {
-    const std::string name = name_of(object);
-    if (name.empty()) return;
-    next.objects.erase(name);
-    next.errors.erase(name);
-    auto parsed = parse_(object);
-    if (parsed) next.objects.emplace(name, std::move(*parsed));
-    else next.errors.emplace(name, parsed.error());
+  static void set(Snapshot& state, const std::string& name, Result<T> parsed) {
+    state.objects.erase(name);
+    state.errors.erase(name);
+    if (parsed) state.objects.emplace(name, std::move(*parsed));
+    else state.errors.emplace(name, std::move(parsed.error()));
   }
 
   void replace(const std::vector<nlohmann::json>& objects) {
-    auto next = std::make_shared<Snapshot>();
-    next->synced = true;
-    for (const auto& object : objects) store(*next, object);
-    publish(std::move(next));
-  }
-
-  void change(ChangeType type, const nlohmann::json& object) {
-    auto next = std::make_shared<Snapshot>(*snapshot());
-    if (type == ChangeType::deleted) {
-      next->objects.erase(name_of(object));
-      next->errors.erase(name_of(object));
-    } else {
-      store(*next, object);
+    Snapshot next;
+    next.synced = true;
+    for (const auto& object : objects) {
+      const std::string name = name_of(object);
+      if (!name.empty()) set(next, name, parse_(object));
     }
-    publish(std::move(next));
-  }
-
-  /// Only the informer's thread publishes.
-  void publish(std::shared_ptr<const Snapshot> next) {
-    const auto before = snapshot();
+    bool same = false;
     {
       const std::lock_guard lock(mutex_);
-      snapshot_ = next;
+      same = is_same(now_, next);
+      now_ = std::move(next);
+      snapshot_.reset();
     }
-    if (on_change_ && !is_same(*before, *next)) on_change_();
+    if (on_change_ && !same) on_change_();
   }
+
+  /// Costs as much as one object does, however many there are: of a thousand in a row nobody may read
+  /// but the last.
+  void change(ChangeType type, const nlohmann::json& object) {
+    const std::string name = name_of(object);
+    if (name.empty()) return;
+    if (!(type == ChangeType::deleted ? remove(name) : update(name, parse_(object)))) return;
+    if (on_change_) on_change_();
+  }
+
+  bool remove(const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    if (now_.objects.erase(name) + now_.errors.erase(name) == 0) return false;
+    snapshot_.reset();
+    return true;
+  }
+
+  bool update(const std::string& name, Result<T> parsed) {
+    const std::lock_guard lock(mutex_);
+    const bool same = is_known(name, parsed);
+    set(now_, name, std::move(parsed));
+    snapshot_.reset();
+    return !same;
+  }
+
+  bool is_known(const std::string& name, const Result<T>& parsed) const {
+    if (parsed) {
+      const auto known = now_.objects.find(name);
+      return known != now_.objects.end() && same_(known->second, *parsed);
+    }
+    const auto known = now_.errors.find(name);
+    return known != now_.errors.end() && is_same_error(known->second, parsed.error());
+  }
+
+  static bool is_same_error(const Error& a, const Error& b) { return a.message() == b.message(); }
 
   bool is_same(const Snapshot& before, const Snapshot& after) const {
     const auto equal = [](const auto& a, const auto& b, const auto& same) {
@@ -105,15 +128,15 @@ class ObjectStore {
              });
     };
     return before.synced == after.synced && equal(before.objects, after.objects, same_) &&
-           equal(before.errors, after.errors,
-                 [](const Error& x, const Error& y) { return x.message() == y.message(); });
+           equal(before.errors, after.errors, is_same_error);
   }
 
   const Parse parse_;
   const std::function<void()> on_change_;
   const Same same_;
   mutable std::mutex mutex_;
-  std::shared_ptr<const Snapshot> snapshot_ = std::make_shared<const Snapshot>();
+  Snapshot now_;                                      // under mutex_
+  mutable std::shared_ptr<const Snapshot> snapshot_;  // of now_; null: nobody has asked since
 };
 
 }  // namespace ingero::k8s

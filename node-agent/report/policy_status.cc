@@ -97,17 +97,17 @@ Condition ready_condition(const Sum& sum) {
 
 }  // namespace
 
-std::map<std::string, json> fold_policy_statuses(const std::vector<PolicyToFold>& policies,
-                                                 const std::vector<json>& nodes,
-                                                 std::uint64_t now_unix_ns) {
+std::map<std::string, json> fold_policy_statuses(
+    const std::vector<PolicyToFold>& policies,
+    const std::vector<std::shared_ptr<const json>>& nodes, std::uint64_t now_unix_ns) {
   std::map<std::string, Sum> sums;
   for (const PolicyToFold& policy : policies) sums[policy.name].generation = policy.generation;
 
   // By name, so that the same reports give the same statuses.
   std::map<std::string, const json*> statuses;
-  for (const json& node : nodes) {
-    const std::string name = text_at(object_at(node, "metadata"), "name", kMaxNameBytes);
-    if (!name.empty()) statuses[name] = &object_at(node, "status");
+  for (const auto& node : nodes) {
+    const std::string name = text_at(object_at(*node, "metadata"), "name", kMaxNameBytes);
+    if (!name.empty()) statuses[name] = &object_at(*node, "status");
   }
   for (const auto& [node, status] : statuses) {
     std::set<std::string> counted;  // a report that names a policy twice counts once

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -20,7 +21,7 @@ struct PolicyToFold {
 /// GpuTraceNode objects, of nodes that are there: the caller leaves the others out. They may hold
 /// anything.
 std::map<std::string, nlohmann::json> fold_policy_statuses(
-    const std::vector<PolicyToFold>& policies, const std::vector<nlohmann::json>& nodes,
-    std::uint64_t now_unix_ns);
+    const std::vector<PolicyToFold>& policies,
+    const std::vector<std::shared_ptr<const nlohmann::json>>& nodes, std::uint64_t now_unix_ns);
 
 }  // namespace ingero::report

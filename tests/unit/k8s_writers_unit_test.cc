@@ -341,6 +341,32 @@ TEST_F(ObjectStoreTest, WhatCannotBeReadIsAnErrorUntilItCan) {
   EXPECT_EQ(changes, 3);
 }
 
+/// Counts how often it was copied: a copy per object and change would be ten thousand times the work.
+struct Copied {
+  explicit Copied(int& count) : copies(&count) {}
+  Copied(const Copied& other) : copies(other.copies) { ++*copies; }
+  Copied(Copied&&) = default;
+  Copied& operator=(const Copied&) = delete;
+  Copied& operator=(Copied&&) = delete;
+  ~Copied() = default;
+  int* copies;
+};
+
+TEST(ObjectStoreCostTest, AThousandChangesCopyEachObjectOnceForTheNextReader) {
+  int copies = 0;
+  ObjectStore<Copied> store([&](const json&) -> Result<Copied> { return Copied(copies); }, {},
+                            [](const Copied&, const Copied&) { return false; });
+  const InformerHandlers handlers = store.handlers();
+  const auto object = [](int i) { return json{{"metadata", {{"name", fmt::format("n{}", i)}}}}; };
+  for (int i = 0; i < 1000; ++i) handlers.on_change(ChangeType::added, object(i));
+  EXPECT_EQ(copies, 0);
+  const auto snapshot = store.snapshot();
+  EXPECT_THAT(snapshot->objects, SizeIs(1000));
+  EXPECT_EQ(copies, 1000);
+  EXPECT_EQ(store.snapshot(), snapshot) << "nothing has changed";
+  EXPECT_EQ(copies, 1000);
+}
+
 TEST_F(ObjectStoreTest, AChangeThatIsNoneForTheReaderIsKeptButNotTold) {
   handlers.on_snapshot({});
   EXPECT_EQ(changes, 1) << "the first list, even if it is empty";
