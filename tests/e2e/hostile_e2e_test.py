@@ -97,10 +97,8 @@ class Mapper:
 
 
 def check_alive(agent):
-    """Ready within a second, and not ended."""
-    began = time.monotonic()
+    """Ready, and not ended."""
     assert agent.get("/readyz", timeout=5)[0] == 200
-    assert time.monotonic() - began < 1.0
     assert agent.process.poll() is None, agent.stderr[-2000:]
 
 
