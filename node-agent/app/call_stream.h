@@ -27,7 +27,7 @@ struct StreamHandlers {
 /// The stream of single events: its ring buffer, which takes memory only while somebody reads.
 class CallStream {
  public:
-  /// Hands on an event of any kind; false: enough for now.
+  /// Takes an event of any kind; false: it can take no more, and the next ones wait in the ring.
   using Handler = collect::EventReader::Handler;
 
   /// `bpf` must outlive the stream.

@@ -2,15 +2,13 @@
 #include "app/pod_recordings.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
-#include <sys/statvfs.h>
 
 #include <algorithm>
 #include <boost/asio/post.hpp>
 #include <chrono>
 
-#include "base/byte_size.h"
+#include "app/listed_recording.h"
 #include "base/text.h"
 
 namespace ingero::app {
@@ -22,12 +20,11 @@ constexpr auto kTick = 100ms;
 constexpr std::uint64_t kTicksPerLook = 10;
 constexpr std::uint64_t kTicksPerSnapshot = 50;
 constexpr auto kDrainPatience = 2s;
-constexpr std::size_t kMaxRecordings = 16;  // of one node, at the same time
 constexpr std::size_t kMaxEnded = 64;
 constexpr std::size_t kMaxWaiting = 32 << 10;
 constexpr std::uint64_t kCacheBytes = 2 << 20;
-constexpr std::uint64_t kLeastRoom = 64 << 20;
 
+const char kAgentEnded[] = "the agent has ended";
 const char kRecording[] = "Recording";
 const char kEnded[] = "Ended";
 const char kRefused[] = "Refused";
@@ -54,20 +51,20 @@ std::shared_ptr<const model::Snapshot> part_of(const model::Snapshot& all,
 }  // namespace
 
 PodRecordings::PodRecordings(boost::asio::io_context& io, const Clock& clock, Sources sources,
-                             config::RecordingsConfig config)
+                             const config::RecordingsConfig& config)
     : io_(io),
       clock_(clock),
       sources_(std::move(sources)),
-      config_(std::move(config)),
-      keep_free_percent_(config_.keep_free_percent),
-      store_(config_.directory),
+      directory_(config.directory),
+      budget_(config),
+      store_(directory_),
       tick_timer_(io) {}
 
-PodRecordings::~PodRecordings() { stop("terminated"); }
+PodRecordings::~PodRecordings() { stop(); }
 
 void PodRecordings::set_config(const config::RecordingsConfig& config) {
-  config_ = config;
-  keep_free_percent_ = config.keep_free_percent;
+  directory_ = config.directory;
+  budget_.set_config(config);
   look();
 }
 
@@ -109,8 +106,7 @@ void PodRecordings::follow_folder() {
   const bool busy = std::any_of(entries_.begin(), entries_.end(), [](const auto& entry) {
     return entry.second->recorder != nullptr;
   });
-  if (!busy && store_.folder() != config_.directory)
-    store_ = record::RecordingStore(config_.directory);
+  if (!busy && store_.folder() != directory_) store_ = record::RecordingStore(directory_);
 }
 
 void PodRecordings::look() {
@@ -182,11 +178,11 @@ void PodRecordings::begin(const std::string& uid, const Wanted& wanted) {
   entry->status.uid = uid;
   entry->status.policies = wanted.wish.policies;
   adopt_earlier_files(*entry);
-  const std::int64_t duration = wanted.wish.spec.duration / std::chrono::seconds(1);
-  if (!entry->earlier.empty() && now_s() >= entry->status.started_unix_s + duration) {
+  if (auto over = was_over(*entry, wanted.wish.spec)) {
     entry->status.state = kEnded;
-    entry->status.message = "recorded before the agent started";
-    entry->status.ends_unix_s = entry->status.started_unix_s + duration;
+    entry->status.message = std::move(*over);
+    entry->status.ends_unix_s =
+        entry->status.started_unix_s + wanted.wish.spec.duration / std::chrono::seconds(1);
   } else if (const auto opened = open(*entry, wanted); opened) {
     entry->status.state = kRecording;
     spdlog::info("records pod {}/{} into {}", entry->status.k8s_namespace, entry->status.pod,
@@ -216,11 +212,25 @@ void PodRecordings::adopt_earlier_files(Entry& entry) const {
   }
 }
 
+/// Why there is nothing to go on with where an agent before this one has recorded.
+std::optional<std::string> PodRecordings::was_over(const Entry& entry,
+                                                   const policy::RecordingSpec& spec) const {
+  if (entry.earlier.empty()) return std::nullopt;
+  const std::string told = list_recording(entry.earlier.back()).end_reason;
+  if (!told.empty() && told != kAgentEnded && told != record::RotatingRecorder::kNextFile)
+    return told;
+  if (now_s() >= entry.status.started_unix_s + spec.duration / std::chrono::seconds(1))
+    return "duration over";
+  if (!record::RotatingRecorder::has_room(spec.max_bytes, spec.files, entry.status.files.bytes))
+    return "its files have taken its size";
+  return std::nullopt;
+}
+
 Status PodRecordings::open(Entry& entry, const Wanted& wanted) {
-  if (auto reason = refusal(entry.max_bytes))
+  if (entry.earlier.empty()) entry.status.started_unix_s = now_s();
+  if (auto reason = budget_.refusal(store_, claims(), {first_file(entry), entry.max_bytes}))
     return fail(Error{"record pod", entry.status.k8s_namespace + "/" + entry.status.pod,
                       std::move(*reason), "", 0});
-  if (entry.earlier.empty()) entry.status.started_unix_s = now_s();
   entry.status.ends_unix_s =
       entry.status.started_unix_s + wanted.wish.spec.duration / std::chrono::seconds(1);
   auto recorder = record::RotatingRecorder::create(options_for(entry, wanted), clock_);
@@ -229,59 +239,20 @@ Status PodRecordings::open(Entry& entry, const Wanted& wanted) {
   return {};
 }
 
-/// Makes room for `more` bytes, or says why there is none.
-std::optional<std::string> PodRecordings::refusal(std::uint64_t more) const {
-  if (config_.budget == 0) return "the setting recordings.budget is 0";
-  if (more > config_.budget)
-    return fmt::format(
-        "it may take {}, and all of the node's recordings {} (setting recordings.budget)",
-        format_byte_size(more), format_byte_size(config_.budget));
-  std::uint64_t reserved = more, active_bytes = 0;
-  std::size_t active = 0;
-  std::set<std::string> kept;
-  const auto files = store_.list();
-  for (const auto& [uid, entry] : entries_) {
-    if (!entry || !entry->recorder) continue;
-    ++active;
-    reserved += entry->max_bytes;
-    for (const record::PodFile& file : files) {
-      if (file.k8s_namespace != entry->status.k8s_namespace || file.pod != entry->status.pod ||
-          file.request != entry->request)
-        continue;
-      kept.insert(file.path);
-      active_bytes += file.bytes;
-    }
-  }
-  if (active >= kMaxRecordings)
-    return fmt::format("{} pods are recorded on this node already", active);
-  if (reserved > config_.budget)
-    return fmt::format(
-        "it may take {}, but {} of the node's {} (setting recordings.budget) are promised to {} "
-        "other recordings",
-        format_byte_size(more), format_byte_size(reserved - more), format_byte_size(config_.budget),
-        active);
-  store_.shrink_to(config_.budget - reserved + active_bytes, kept);
-  if (const std::uint64_t free = free_bytes(store_.folder()); free < std::min(more, kLeastRoom))
-    return fmt::format(
-        "{} has {} to give: {} % of its file system are left to others (setting "
-        "recordings.keep_free_percent)",
-        store_.folder(), format_bytes(static_cast<double>(free)), config_.keep_free_percent);
-  return std::nullopt;
+record::PodFile PodRecordings::first_file(const Entry& entry) {
+  record::PodFile file;
+  file.k8s_namespace = entry.status.k8s_namespace;
+  file.pod = entry.status.pod;
+  file.request = entry.request;
+  file.started_unix_s = entry.status.started_unix_s;
+  return file;
 }
 
-/// Room that recordings may take; the nearest folder that exists tells. What nobody knows is not refused.
-std::uint64_t PodRecordings::free_bytes(const std::string& path) const {
-  struct statvfs status {};
-  std::string folder = path;
-  while (::statvfs(folder.c_str(), &status) != 0) {
-    const auto slash = folder.rfind('/');
-    if (slash == std::string::npos || folder == "/") return ~0ULL;
-    folder = slash == 0 ? "/" : folder.substr(0, slash);
-  }
-  const std::uint64_t all = std::uint64_t{status.f_blocks} * status.f_frsize;
-  const std::uint64_t free = std::uint64_t{status.f_bavail} * status.f_frsize;
-  const std::uint64_t kept = all / 100 * keep_free_percent_;
-  return free > kept ? free - kept : 0;
+std::vector<RecordingBudget::Claim> PodRecordings::claims() const {
+  std::vector<RecordingBudget::Claim> claims;
+  for (const auto& [uid, entry] : entries_)
+    if (entry && entry->recorder) claims.push_back({first_file(*entry), entry->max_bytes});
+  return claims;
 }
 
 record::RotatingOptions PodRecordings::options_for(const Entry& entry, const Wanted& wanted) const {
@@ -292,7 +263,7 @@ record::RotatingOptions PodRecordings::options_for(const Entry& entry, const Wan
   options.recorder.max_waiting = kMaxWaiting;
   options.recorder.cache_bytes = kCacheBytes;
   options.recorder.free_bytes = [this](const std::string& path) -> std::optional<std::uint64_t> {
-    return free_bytes(path);
+    return budget_.free_bytes(path);
   };
   options.max_bytes = entry.max_bytes;
   options.files = wanted.wish.spec.files;
@@ -301,12 +272,8 @@ record::RotatingOptions PodRecordings::options_for(const Entry& entry, const Wan
     options.earlier_files.push_back(file.path);
     options.first_number = file.number + 1;
   }
-  record::PodFile file;
-  file.k8s_namespace = entry.status.k8s_namespace;
-  file.pod = entry.status.pod;
-  file.request = entry.request;
-  file.started_unix_s = entry.status.started_unix_s;
-  options.path_of = [this, file](std::uint32_t number) mutable -> Result<std::string> {
+  options.path_of =
+      [this, file = first_file(entry)](std::uint32_t number) mutable -> Result<std::string> {
     file.number = number;
     const auto named = store_.name(file);
     if (!named) return fail(named.error());
@@ -357,10 +324,10 @@ void PodRecordings::settle() {
   });
 }
 
-void PodRecordings::stop(const std::string& reason) {
+void PodRecordings::stop() {
   tick_timer_.cancel();
   for (auto& [uid, entry] : entries_)
-    if (entry->is_recording()) end(*entry, reason);
+    if (entry->is_recording()) end(*entry, kAgentEnded);
   for (auto& [uid, entry] : entries_)
     if (entry->ending) entry->finisher.join();
   entries_.clear();

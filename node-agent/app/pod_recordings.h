@@ -16,6 +16,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "app/recording_budget.h"
 #include "app/workloads.h"
 #include "config/config.h"
 #include "record/recording_store.h"
@@ -57,7 +58,7 @@ class PodRecordings {
   };
 
   PodRecordings(boost::asio::io_context& io, const Clock& clock, Sources sources,
-                config::RecordingsConfig config);
+                const config::RecordingsConfig& config);
   ~PodRecordings();
 
   void set_config(const config::RecordingsConfig& config);
@@ -73,7 +74,8 @@ class PodRecordings {
   std::vector<PodRecordingStatus> status() const;
   /// From any thread.
   RecordingTotals totals() const;
-  void stop(const std::string& reason);
+  /// Ends all of them; the next agent goes on with them.
+  void stop();
 
  private:
   struct Wanted {
@@ -102,8 +104,10 @@ class PodRecordings {
   std::map<std::string, Wanted> wanted() const;
   bool is_there(const std::string& uid) const;
   void begin(const std::string& uid, const Wanted& wanted);
+  std::optional<std::string> was_over(const Entry& entry, const policy::RecordingSpec& spec) const;
   Status open(Entry& entry, const Wanted& wanted);
-  std::optional<std::string> refusal(std::uint64_t more) const;
+  static record::PodFile first_file(const Entry& entry);
+  std::vector<RecordingBudget::Claim> claims() const;
   record::RotatingOptions options_for(const Entry& entry, const Wanted& wanted) const;
   void adopt_earlier_files(Entry& entry) const;
   void end(Entry& entry, const std::string& reason);
@@ -112,14 +116,13 @@ class PodRecordings {
   void tell_agent();
   void publish();
   Entry* recording_of(model::CgroupId cgroup);
-  std::uint64_t free_bytes(const std::string& path) const;
   std::int64_t now_s() const;
 
   boost::asio::io_context& io_;
   const Clock& clock_;
   Sources sources_;
-  config::RecordingsConfig config_;
-  std::atomic<std::uint32_t> keep_free_percent_;  ///< also read by the writers' threads
+  std::string directory_;  ///< as settings say; store_ follows when nothing is being recorded
+  RecordingBudget budget_;
   record::RecordingStore store_;
   boost::asio::steady_timer tick_timer_;
   std::atomic<bool> look_pending_ = false;

@@ -93,7 +93,7 @@ bool Recordings::drain() {
 RecordingSession::End Recordings::finish(const std::string& reason) {
   const auto patience = std::chrono::steady_clock::now() + kDrainPatience;
   while (!drain() && std::chrono::steady_clock::now() < patience) std::this_thread::sleep_for(5ms);
-  if (pods_) pods_->stop(reason);
+  if (pods_) pods_->stop();
   return file_ ? file_->finish(reason) : RecordingSession::End{};
 }
 

@@ -3,34 +3,22 @@
 
 #include <dirent.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <unistd.h>
 
-#include <array>
-#include <charconv>
-#include <chrono>
 #include <iostream>
 
 #include "app/patience.h"
 #include "base/text.h"
 #include "base/timestamp.h"
-#include "base/utf8.h"
 #include "cli/query_output.h"
 #include "cli/terminal.h"
-#include "record/recording.h"
-#include "record/state_rows.h"
 
 namespace ingero::app {
 namespace {
 
-using namespace std::chrono_literals;
 using model::Value;
 
 constexpr int kCannotRun = 2;
-constexpr std::size_t kMaxReasonBytes = 200;
-// A file that takes longer is none of ours.
-constexpr auto kPatience = 2s;
-
 const std::vector<std::string> kColumns = {"namespace", "pod",        "file",  "started",
                                            "ended",     "end_reason", "calls", "lost",
                                            "bytes",     "path",       "error"};
@@ -46,65 +34,6 @@ Status check_folder(const std::string& path) {
     return fail_errno("read the folder", path, "name the folder of recordings.directory");
   ::closedir(folder);
   return {};
-}
-
-/// Calls that a file may lack: those that its writer lost, and those that did not reach the agent.
-std::string facts_sql() {
-  const std::array reasons = {std::string_view("call_stream_full"),
-                              record::kWriterBehind,
-                              record::kDiskFull,
-                              record::kBudgetReached,
-                              record::kFileRemoved,
-                              record::kWriteError};
-  return fmt::format(
-      "SELECT started_ns, ended_ns, substr(end_reason, 1, {}), nccl_calls + cuda_calls, "
-      "(SELECT SUM(count) FROM losses WHERE reason IN ('{}')) FROM recording LIMIT 1",
-      kMaxReasonBytes, fmt::join(reasons, "', '"));
-}
-
-std::optional<std::int64_t> integer_of(const Value& value) {
-  std::int64_t number = 0;
-  const char* const end = value.text.data() + value.text.size();
-  const auto [stop, error] = std::from_chars(value.text.data(), end, number);
-  if (value.kind != Value::Kind::kInteger || error != std::errc() || stop != end || number < 0)
-    return std::nullopt;
-  return number;
-}
-
-class Facts final : public model::RowSink {
- public:
-  explicit Facts(ListedRecording& into) : into_(into) {}
-  void begin(const std::vector<std::string>&) override {}
-  bool row(std::span<const Value> values) override {
-    found = true;
-    into_.started_ns = integer_of(values[0]);
-    into_.ended_ns = integer_of(values[1]);
-    if (values[2].kind == Value::Kind::kText)
-      into_.end_reason = cut_utf8(escape_terminal(values[2].text), kMaxReasonBytes);
-    into_.calls = integer_of(values[3]);
-    into_.lost = integer_of(values[4]);
-    return false;
-  }
-  void end() override {}
-  bool found = false;
-
- private:
-  ListedRecording& into_;
-};
-
-void read_facts(ListedRecording& recording) {
-  const auto opened = record::Recording::open({recording.file.path});
-  if (!opened) {
-    recording.error = opened.error().cause;
-    return;
-  }
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  Facts facts(recording);
-  const auto read = record::run_sql(*opened, facts_sql(), facts, [&](std::uint64_t) {
-    return was_interrupted() || std::chrono::steady_clock::now() > deadline;
-  });
-  if (!read) recording.error = read.error().message;
-  else if (!facts.found) recording.error = "it says nothing about itself";
 }
 
 /// Keeps the text of a row's values until they are printed.
@@ -142,9 +71,7 @@ Result<std::vector<ListedRecording>> list_recordings(const std::string& director
   std::vector<ListedRecording> recordings;
   for (record::PodFile& file : record::RecordingStore(directory).list()) {
     if (was_interrupted()) break;
-    ListedRecording& recording = recordings.emplace_back();
-    recording.file = std::move(file);
-    read_facts(recording);
+    recordings.push_back(list_recording(std::move(file)));
   }
   return recordings;
 }

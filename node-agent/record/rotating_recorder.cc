@@ -20,6 +20,15 @@ std::uint64_t size_of(const std::string& path) {
   return ::stat(path.c_str(), &status) == 0 ? static_cast<std::uint64_t>(status.st_size) : 0;
 }
 
+std::uint32_t files_within(std::uint64_t max_bytes, std::uint32_t files) {
+  const std::uint64_t most = max_bytes / RotatingRecorder::kMinFileBytes;
+  return static_cast<std::uint32_t>(
+      std::clamp<std::uint64_t>(files, 1, std::max<std::uint64_t>(most, 1)));
+}
+
+/// So that a file is worth its making.
+std::uint64_t least_room(std::uint64_t share) { return share / 4; }
+
 std::uint64_t lost_calls(const RecorderStatus& status) {
   std::uint64_t lost = 0;
   for (const auto reason : {kWriterBehind, kDiskFull, kBudgetReached, kFileRemoved, kWriteError}) {
@@ -37,8 +46,7 @@ RotatingRecorder::RotatingRecorder(RotatingOptions options, const Clock& clock)
       next_number_(options_.first_number),
       files_(std::move(options_.earlier_files)),
       last_snapshot_(std::move(options_.snapshot)) {
-  const auto most = static_cast<std::uint32_t>(options_.max_bytes / kMinFileBytes);
-  options_.files = std::clamp(options_.files, 1U, std::max(most, 1U));
+  options_.files = files_within(options_.max_bytes, options_.files);
   share_ = options_.max_bytes / options_.files;
 }
 
@@ -51,7 +59,14 @@ Result<std::unique_ptr<RotatingRecorder>> RotatingRecorder::create(RotatingOptio
 
 RotatingRecorder::~RotatingRecorder() { finish("ended"); }
 
+bool RotatingRecorder::has_room(std::uint64_t max_bytes, std::uint32_t files, std::uint64_t bytes) {
+  return files_within(max_bytes, files) > 1 || bytes + least_room(max_bytes) <= max_bytes;
+}
+
 Status RotatingRecorder::begin_file() {
+  if (!has_room(options_.max_bytes, options_.files, bytes()))
+    return fail(
+        Error{"begin file", "", "the recording's earlier files have taken its size", "", 0});
   make_room();
   auto path = options_.path_of(next_number_);
   if (!path) return fail(path.error());
@@ -61,7 +76,7 @@ Status RotatingRecorder::begin_file() {
   const std::uint64_t others = bytes() + (current_ ? options.max_waiting * kBytesPerCall : 0);
   const std::uint64_t room = options_.max_bytes - std::min(others, options_.max_bytes);
   const std::uint64_t most = options_.max_bytes - (options_.files == 1 ? 0 : share_ / 2);
-  options.max_bytes = std::max(std::min(room, most), share_ / 4);
+  options.max_bytes = std::max(std::min(room, most), least_room(share_));
   rotate_at_ = std::min(share_, options.max_bytes / 4 * 3);
   if (last_snapshot_) options.base_losses = last_snapshot_->events_lost;
   auto recorder = Recorder::create(options, clock_);
@@ -99,7 +114,7 @@ void RotatingRecorder::retire(std::unique_ptr<Recorder> recorder) {
   auto finishing = std::make_unique<Finishing>();
   finishing->recorder = std::move(recorder);
   finishing->thread = std::thread([raw = finishing.get()] {
-    raw->recorder->finish("the next file goes on");
+    raw->recorder->finish(kNextFile);
     raw->done = true;
   });
   finishing_.push_back(std::move(finishing));

@@ -39,8 +39,15 @@ struct RotatingStatus {
 /// file it ends when that is full. Belongs to one thread.
 class RotatingRecorder {
  public:
+  /// The end_reason of a file that is not the last one.
+  static constexpr const char* kNextFile = "the next file goes on";
+
   /// A file is at least this large, whatever `files` says.
   static constexpr std::uint64_t kMinFileBytes = 4 << 20;
+
+  /// Whether a recording of that size and number of files takes another one beside `bytes` of earlier ones:
+  /// one of one file keeps its first calls, others make room.
+  static bool has_room(std::uint64_t max_bytes, std::uint32_t files, std::uint64_t bytes);
 
   /// `clock` must outlive the recorder.
   static Result<std::unique_ptr<RotatingRecorder>> create(RotatingOptions options,

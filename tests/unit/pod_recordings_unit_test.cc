@@ -132,11 +132,12 @@ TEST_F(PodRecordingsTest, OnlyPodsThatAPolicyAsksForAreRecordedEachIntoItsOwnFil
   call(3, 7);
   const auto all = recordings_->status();
   ASSERT_EQ(all.size(), 2U);
-  recordings_->stop("terminated");
+  recordings_->stop();
   EXPECT_EQ(rows(all[0].files.path), "3");
   EXPECT_EQ(rows(all[1].files.path), "5");
   EXPECT_THAT(all[0].files.path, HasSubstr("/recordings/research/a/20"));
-  EXPECT_EQ(record::value(all[0].files.path, "SELECT end_reason FROM recording"), "terminated");
+  EXPECT_EQ(record::value(all[0].files.path, "SELECT end_reason FROM recording"),
+            "the agent has ended");
   EXPECT_EQ(record::value(all[0].files.path, "SELECT selection FROM recording"),
             "pod research/a (uid uid-a)");
 }
@@ -169,7 +170,7 @@ TEST_F(PodRecordingsTest, AnotherNameAsksForAnotherRecording) {
   EXPECT_NE(only().files.path, first);
   call(1, 4);
   const std::string second = only().files.path;
-  recordings_->stop("terminated");
+  recordings_->stop();
   EXPECT_EQ(rows(first), "3");
   EXPECT_EQ(rows(second), "4");
   EXPECT_EQ(record::value(first, "SELECT end_reason FROM recording"),
@@ -208,7 +209,7 @@ TEST_F(PodRecordingsTest, AContainerThatBeginsLaterIsInTheRecordingFromItsFirstC
   run_container("a", 9, wish());
   call(9, 2);
   const std::string path = only().files.path;
-  recordings_->stop("terminated");
+  recordings_->stop();
   EXPECT_EQ(rows(path), "2");
 }
 
@@ -341,8 +342,81 @@ TEST_F(PodRecordingsTest, ARestartedAgentGoesOnWithTheNextFileUntilTheSameEnd) {
   begin_agent();
   look();
   EXPECT_EQ(only().state, "Ended");
-  EXPECT_EQ(only().message, "recorded before the agent started");
+  EXPECT_EQ(only().message, "duration over");
   EXPECT_THAT(streamed_, IsEmpty());
+}
+
+TEST_F(PodRecordingsTest, ARestartedAgentKeepsTheFilesOfARecordingThatMayTakeTheWholeBudget) {
+  config_.budget = 20 * kMiB;
+  auto spec = wish(20);
+  spec.files = 2;
+  run_container("a", 1, spec);
+  begin_agent();
+  look();
+  const std::string before = only().files.path;
+  call(1, 3);
+  begin_agent();
+  look();
+  EXPECT_EQ(only().state, "Recording");
+  EXPECT_EQ(only().files.files, 2U);
+  EXPECT_EQ(rows(before), "3");
+}
+
+TEST_F(PodRecordingsTest, ARestartedAgentDoesNotBeginAFullRecordingOfOneFileAgain) {
+  run_container("a", 1, wish(1));
+  look();
+  for (int i = 0; i < 4000 && only().state == "Recording" && only().message.empty(); ++i) {
+    call(1, 1000);
+    std::this_thread::sleep_for(1ms);
+    look();
+  }
+  look_until_settled();
+  ASSERT_EQ(only().state, "Ended") << "it is full";
+  const std::uint64_t bytes = only().files.bytes;
+  begin_agent();
+  look();
+  EXPECT_EQ(only().state, "Ended");
+  EXPECT_THAT(only().message, HasSubstr("budget_reached"));
+  EXPECT_EQ(only().files.bytes, bytes);
+  EXPECT_LE(bytes, kMiB);
+  EXPECT_THAT(streamed_, IsEmpty());
+}
+
+TEST_F(PodRecordingsTest, ARefusedRecordingRemovesNothing) {
+  run_container("a", 1, wish(60));
+  look();
+  call(1, 1000);
+  run_container("a", 1, std::nullopt);
+  look_until_settled();
+  const std::string old = only().files.path;
+  config_.budget = 60 * kMiB;
+  config_.keep_free_percent = 99;
+  recordings_->set_config(config_);
+  run_container("b", 2, wish(60));
+  look();
+  EXPECT_THAT(streamed_, IsEmpty());
+  EXPECT_TRUE(std::filesystem::exists(old));
+}
+
+TEST_F(PodRecordingsTest, RetransmitsAndWaitsGoIntoTheFileOfTheirPodOnly) {
+  run_container("a", 1, wish());
+  run_container("b", 2, wish());
+  look();
+  record::TcpEvent tcp;
+  recordings_->add(1, tcp);
+  recordings_->add(1, tcp);
+  recordings_->add(3, tcp);
+  record::SchedEvent wait;
+  wait.cgroup_id = 2;
+  recordings_->add(wait);
+  wait.cgroup_id = 3;
+  recordings_->add(wait);
+  const auto all = recordings_->status();
+  recordings_->stop();
+  const char* sql =
+      "SELECT (SELECT COUNT(*) FROM tcp_events) || ' ' || (SELECT COUNT(*) FROM sched_events)";
+  EXPECT_EQ(record::value(all[0].files.path, sql), "2 0");
+  EXPECT_EQ(record::value(all[1].files.path, sql), "0 1");
 }
 
 TEST_F(PodRecordingsTest, APodOfTheSameNameIsAnotherPod) {
@@ -369,7 +443,7 @@ TEST_F(PodRecordingsTest, OnlyItsOwnProcessesAndLibrariesAreInAFile) {
   run_container("a", 1, wish());
   look();
   const std::string path = only().files.path;
-  recordings_->stop("terminated");
+  recordings_->stop();
   EXPECT_THAT(record::query({path}, "SELECT command FROM processes"),
               ElementsAre(ElementsAre("train")));
   EXPECT_THAT(record::query({path}, "SELECT path FROM libraries"),
