@@ -4,15 +4,11 @@
 
 #include <bpf/bpf.h>
 #include <fmt/format.h>
-#include <signal.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstring>
-#include <map>
-#include <set>
 
 #include "app/choices.h"
 #include "app/process_status.h"
@@ -23,15 +19,7 @@ namespace {
 using namespace std::chrono_literals;
 using model::AttachMethod;
 
-constexpr std::size_t kMaxDullHints = 65536;
-constexpr std::size_t kManyProcesses = 64;
 constexpr std::size_t kManyEnded = 512;
-constexpr std::array kFurtherLooks = {10ms, 50ms};
-
-std::size_t hint_hash(const discover::MappingHint& hint) {
-  return std::hash<std::string>{}(hint.path) ^ (hint.device_inode * 0x9e3779b97f4a7c15ULL);
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Agent>> Agent::create(boost::asio::io_context& io, AgentOptions options) {
@@ -57,7 +45,6 @@ Agent::Agent(boost::asio::io_context& io, AgentOptions options, attribute::Cgrou
     : io_(io),
       options_(std::move(options)),
       resolver_({}, std::move(mount)),
-      watcher_descriptor_(io),
       lifecycle_descriptor_(io),
       scan_timer_(io),
       housekeeping_timer_(io) {}
@@ -81,7 +68,7 @@ Status Agent::load() {
   bpf_options.settings.cgroup_source = source_of(resolver_.mount().hierarchy());
   bpf_options.settings.stream_calls = options_.stream_everything ? 1 : 0;
   bpf_options.settings.only_listed_processes = options_.only_pid ? 1 : 0;
-  bpf_options.find_sockets = options_.stream.on_retransmit != nullptr;
+  bpf_options.find_sockets = options_.stream.handlers.on_retransmit != nullptr;
   bpf_options.settings.entry_only = method_ == AttachMethod::kEntryOnly ? 1 : 0;
   auto bpf = attach::BpfObject::create(bpf_options);
   if (!bpf) return fail(bpf.error());
@@ -114,20 +101,12 @@ Status Agent::load() {
   configure_workloads();
   sockets_ = std::make_unique<SocketOwners>(resolver_, [this] { return registry_->processes(); });
   watch_network();
-  watch_mappings();
+  // Before the first scan, so that nothing is mapped unseen between the two.
+  mappings_ = std::make_unique<MappingFollower>(
+      io_, MappingFollower::Handlers{
+               [this] { scan_host(); },
+               [this](std::uint32_t pid, std::uint64_t ns) { return scan_process(pid, ns); }});
   return open_rings();
-}
-
-/// Before the first scan, so that nothing is mapped unseen between the two.
-void Agent::watch_mappings() {
-  auto watcher = discover::MappingWatcher::create();
-  if (watcher) {
-    watcher_.emplace(std::move(*watcher));
-    watch_text_ = "mmap events";
-    return;
-  }
-  watch_text_ = "a scan every second: " + watcher.error().message();
-  spdlog::warn("new mappings are noticed by {}", watch_text_);
 }
 
 Status Agent::open_rings() {
@@ -138,81 +117,43 @@ Status Agent::open_rings() {
       });
   if (!lifecycle) return fail(lifecycle.error());
   lifecycle_ = std::move(*lifecycle);
-  stream_ = std::make_unique<CallStream>(
-      io_, *bpf_,
-      [this](const event_header& header, std::size_t size) { return take_streamed(header, size); });
-  return options_.stream_everything ? open_stream() : Status{};
-}
-
-Status Agent::open_stream() {
-  if (auto status = stream_->open(); !status) return status;
-  const auto threshold = [this](std::chrono::nanoseconds time) {
-    return options_.stream.on_wait ? static_cast<std::uint64_t>(time.count()) : 0;
+  StreamOptions stream = options_.stream;
+  stream.is_selected = [this](model::CgroupId cgroup) { return is_selected(cgroup); };
+  stream.owner_of = [this](model::CgroupId cgroup, std::uint32_t netns) {
+    return sockets_->owner(cgroup, netns);
   };
-  bpf_->stream_host_events(options_.stream.on_retransmit != nullptr,
-                           threshold(options_.wait_threshold),
-                           threshold(options_.off_cpu_threshold));
-  return {};
+  stream_ = std::make_unique<CallStream>(io_, *bpf_, std::move(stream));
+  return options_.stream_everything ? stream_->open() : Status{};
 }
 
 Status Agent::record_pods(std::set<std::string> uids) {
   const bool none = uids.empty();
   if (!none) {
     const bool polled = stream_->is_open();
-    if (auto status = open_stream(); !status) return status;
+    if (auto status = stream_->open(); !status) return status;
     if (!polled) stream_->poll();
   }
   workloads_->set_recorded_pods(std::move(uids));
-  if (!none) return {};
-  bpf_->stream_host_events(false, 0, 0);
-  stream_->close_when_empty();
+  if (none) stream_->close_when_empty();
   return {};
 }
 
-bool Agent::take_streamed(const event_header& header, std::size_t size) {
-  const auto cgroup = static_cast<model::CgroupId>(header.cgroup_id);
-  switch (header.kind) {
-    case EVENT_CALL: {
-      const auto* call = collect::event_as<call_event>(header, size);
-      return call == nullptr || !is_selected(cgroup) || options_.stream.on_call(*call);
-    }
-    case EVENT_TCP_RETRANSMIT: {
-      const auto* event = collect::event_as<tcp_event>(header, size);
-      if (event != nullptr && options_.stream.on_retransmit)
-        options_.stream.on_retransmit(*event, sockets_->owner(cgroup, event->netns));
-      return true;
-    }
-    case EVENT_RUN_QUEUE_WAIT:
-    case EVENT_OFF_CPU: {
-      const auto* event = collect::event_as<wait_event>(header, size);
-      if (event != nullptr && options_.stream.on_wait && is_selected(cgroup))
-        options_.stream.on_wait(*event);
-      return true;
-    }
-    default: return true;
-  }
-}
-
 void Agent::start() {
-  if (watcher_) {
-    watcher_descriptor_.assign(::dup(watcher_->descriptor()));
-    await_readable(watcher_descriptor_, &Agent::on_mappings);
-  }
+  mappings_->start();
   lifecycle_descriptor_.assign(::dup(lifecycle_->descriptor()));
-  await_readable(lifecycle_descriptor_, &Agent::on_lifecycle);
+  await_lifecycle();
   every(scan_timer_, scan_interval(), &Agent::scan_host);
   every(housekeeping_timer_, 1s, &Agent::housekeeping);
   if (stream_->is_open()) stream_->poll();
 }
 
-void Agent::await_readable(boost::asio::posix::stream_descriptor& descriptor,
-                           void (Agent::*action)()) {
-  descriptor.async_wait(boost::asio::posix::stream_descriptor::wait_read,
-                        [this, &descriptor, action](const boost::system::error_code& error) {
-                          if (error) return;
-                          (this->*action)();
-                          await_readable(descriptor, action);
-                        });
+void Agent::await_lifecycle() {
+  lifecycle_descriptor_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                                   [this](const boost::system::error_code& error) {
+                                     if (error) return;
+                                     lifecycle_->consume();
+                                     await_lifecycle();
+                                   });
 }
 
 void Agent::every(boost::asio::steady_timer& timer, std::chrono::nanoseconds interval,
@@ -226,47 +167,6 @@ void Agent::every(boost::asio::steady_timer& timer, std::chrono::nanoseconds int
 }
 
 // ---- discover, attach ------------------------------------------------------------------------------
-
-void Agent::on_mappings() {
-  bool lost = false;
-  const auto hints = watcher_->take(lost);
-  const auto own_pid = static_cast<std::uint32_t>(::getpid());
-  std::map<std::uint32_t, HintedProcess> wanted;
-  for (const discover::MappingHint& hint : hints) {
-    const std::size_t hash = hint_hash(hint);
-    // The agent maps a page of each library itself, to ask the kernel which file it is.
-    if (hint.pid == own_pid || dull_hints_.contains(hash)) continue;
-    auto [it, added] = wanted.try_emplace(hint.pid, HintedProcess{hint.time_ns, {}});
-    it->second.hints.emplace_back(hash, hint.path);
-  }
-  if (lost || wanted.size() > kManyProcesses) scan_host();
-  for (auto& [pid, process] : wanted) {
-    scan_process(pid, process.first_ns);
-    look_again(pid, std::move(process), 0);
-  }
-}
-
-/// The loader is at work when the first scan runs, and the iterator can pass over a mapping that changes
-/// under it. What is not of interest at the last look either is not looked at again.
-void Agent::look_again(std::uint32_t pid, HintedProcess process, std::size_t look) {
-  auto timer = std::make_shared<boost::asio::steady_timer>(io_, kFurtherLooks[look]);
-  timer->async_wait([this, timer, pid, look,
-                     process = std::move(process)](const boost::system::error_code& error) mutable {
-    if (error || ::kill(static_cast<pid_t>(pid), 0) != 0) return;
-    auto result = finder_->scan_process(pid);
-    if (!result) return;
-    const bool last = look + 1 == kFurtherLooks.size();
-    if (dull_hints_.size() > kMaxDullHints) dull_hints_.clear();
-    for (const auto& [hash, path] : process.hints) {
-      if (last && !result->incomplete && !result->traced_paths.contains(path))
-        dull_hints_.insert(hash);
-    }
-    learn_containers(result->processes);
-    registry_->process_scan(pid, std::move(*result), process.first_ns);
-    watch_scheduler();
-    if (!last) look_again(pid, std::move(process), look + 1);
-  });
-}
 
 void Agent::scan_host() {
   auto result = finder_->scan_all();
@@ -296,22 +196,15 @@ void Agent::watch_scheduler() {
                 "waits for a processor are not timed: " + status.error().message());
 }
 
-/// The loader moves mappings about while it works: what was there a moment ago may have other addresses.
-void Agent::rescan_soon(std::uint32_t pid, std::uint64_t noticed_ns, int attempts) {
-  auto timer = std::make_shared<boost::asio::steady_timer>(io_, 5ms);
-  timer->async_wait(
-      [this, timer, pid, noticed_ns, attempts](const boost::system::error_code& error) {
-        if (!error) scan_process(pid, noticed_ns, attempts);
-      });
-}
-
-void Agent::scan_process(std::uint32_t pid, std::uint64_t noticed_ns, int attempts) {
+std::optional<MappingFollower::Look> Agent::scan_process(std::uint32_t pid,
+                                                         std::uint64_t noticed_ns) {
   auto result = finder_->scan_process(pid);
-  if (!result) return;
-  if (result->incomplete && attempts > 0) rescan_soon(pid, noticed_ns, attempts - 1);
+  if (!result) return std::nullopt;
+  MappingFollower::Look look{result->incomplete, result->traced_paths};
   learn_containers(result->processes);
   registry_->process_scan(pid, std::move(*result), noticed_ns);
   watch_scheduler();
+  return look;
 }
 
 void Agent::learn_containers(const std::vector<model::Process>& processes) {
@@ -326,8 +219,6 @@ void Agent::learn_containers(const std::vector<model::Process>& processes) {
 }
 
 // ---- collect ---------------------------------------------------------------------------------------
-
-void Agent::on_lifecycle() { lifecycle_->consume(); }
 
 void Agent::on_lifecycle_event(const event_header& header, std::size_t size) {
   const model::ProcessKey process{header.tgid, header.process_start_ns};
@@ -350,7 +241,7 @@ void Agent::on_lifecycle_event(const event_header& header, std::size_t size) {
       break;
     }
     case EVENT_PROCESS_EXEC: {
-      scan_process(header.tgid, header.time_ns);
+      mappings_->scan(header.tgid, header.time_ns);
       const std::lock_guard lock(collector_mutex_);
       collector_->process_executed(process, header.exec_id);
       break;
@@ -472,7 +363,7 @@ void Agent::set_cluster(std::shared_ptr<const ClusterView> view) {
 
 std::chrono::nanoseconds Agent::scan_interval() const {
   const std::chrono::nanoseconds wanted = options_.config.scan_interval;
-  return watcher_ ? wanted : std::min<std::chrono::nanoseconds>(wanted, 1s);
+  return mappings_->has_events() ? wanted : std::min<std::chrono::nanoseconds>(wanted, 1s);
 }
 
 void Agent::apply_config(const config::Config& config) {

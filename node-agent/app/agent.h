@@ -12,10 +12,10 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <unordered_set>
 
 #include "app/call_stream.h"
 #include "app/library_registry.h"
+#include "app/mapping_follower.h"
 #include "app/socket_owners.h"
 #include "app/workloads.h"
 #include "attach/bpf_object.h"
@@ -28,7 +28,6 @@
 #include "config/config.h"
 #include "discover/library_finder.h"
 #include "discover/mapping_scanner.h"
-#include "discover/mapping_watcher.h"
 
 namespace ingero::app {
 
@@ -38,11 +37,10 @@ struct AgentOptions {
   /// set_cluster() will tell what the cluster says; nothing is decided before.
   bool in_cluster = false;
   std::string only_cgroup;  ///< path, or the beginning of a container id; empty: all
-  /// Who gets streamed events; those without a handler are not streamed.
-  StreamHandlers stream;
+  /// Who gets streamed events; those without a handler are not streamed. Selection and owners are the
+  /// agent's own.
+  StreamOptions stream;
   bool stream_everything = false;  ///< from the start; else see record_pods()
-  /// Waits for a processor and off-CPU spans of these lengths or more are streamed; 0: none.
-  std::chrono::nanoseconds wait_threshold{0}, off_cpu_threshold{0};
   /// What is counted of some container, or who it is, has changed. From any thread.
   std::function<void()> on_workloads_changed;
 };
@@ -88,8 +86,8 @@ class Agent {
   const model::BpfHandles& handles() const { return bpf_->handles(); }
   model::AttachMethod method() const { return method_; }
   const std::vector<attach::MethodTrial>& trials() const { return trials_; }
-  /// How new mappings are noticed: "mmap2 events" or "scans every 1 s (reason)".
-  const std::string& watch_text() const { return watch_text_; }
+  /// How new mappings are noticed.
+  const std::string& watch_text() const { return mappings_->text(); }
   /// Hands over what the call stream holds now; false: the handler had enough before its end.
   bool drain_calls() { return !stream_ || stream_->drain(); }
 
@@ -98,24 +96,13 @@ class Agent {
 
   Status load();
   Status open_rings();
-  Status open_stream();
-  bool take_streamed(const event_header& header, std::size_t size);
-  void watch_mappings();
-  void await_readable(boost::asio::posix::stream_descriptor& descriptor, void (Agent::*action)());
+  void await_lifecycle();
   void every(boost::asio::steady_timer& timer, std::chrono::nanoseconds interval,
              void (Agent::*action)());
-  struct HintedProcess {
-    std::uint64_t first_ns;  ///< CLOCK_MONOTONIC of its first new mapping
-    std::vector<std::pair<std::size_t, std::string>> hints;  ///< hash and path
-  };
-  void on_mappings();
-  void look_again(std::uint32_t pid, HintedProcess process, std::size_t look);
-  void rescan_soon(std::uint32_t pid, std::uint64_t noticed_ns, int attempts);
-  void on_lifecycle();
   void on_lifecycle_event(const event_header& header, std::size_t size);
   void on_comm_created(const comm_event& event);
   void scan_host();
-  void scan_process(std::uint32_t pid, std::uint64_t noticed_ns, int attempts = 3);
+  std::optional<MappingFollower::Look> scan_process(std::uint32_t pid, std::uint64_t noticed_ns);
   void learn_containers(const std::vector<model::Process>& processes);
   void housekeeping();
   void free_ended();
@@ -148,11 +135,8 @@ class Agent {
   RateLimiter log_limiter_{std::chrono::minutes(1)};
   std::unique_ptr<collect::EventReader> lifecycle_;
   std::unique_ptr<CallStream> stream_;
-  std::optional<discover::MappingWatcher> watcher_;
-  std::string watch_text_;
-  std::unordered_set<std::size_t>
-      dull_hints_;  ///< mappings that were looked at and are of no interest
-  boost::asio::posix::stream_descriptor watcher_descriptor_, lifecycle_descriptor_;
+  std::unique_ptr<MappingFollower> mappings_;
+  boost::asio::posix::stream_descriptor lifecycle_descriptor_;
   boost::asio::steady_timer scan_timer_, housekeeping_timer_;
   std::uint64_t rounds_ = 0;
 };

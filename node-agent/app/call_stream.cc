@@ -15,16 +15,59 @@ constexpr auto kPollInterval = 5ms;
 
 Status CallStream::open() {
   closing_ = false;
+  if (auto made = make_ring(); !made) return made;
+  const StreamHandlers& handlers = options_.handlers;
+  const auto threshold = [&](std::chrono::nanoseconds time) {
+    return handlers.on_wait ? static_cast<std::uint64_t>(time.count()) : 0;
+  };
+  bpf_.stream_host_events(handlers.on_retransmit != nullptr, threshold(options_.wait_threshold),
+                          threshold(options_.off_cpu_threshold));
+  return {};
+}
+
+Status CallStream::make_ring() {
   if (reader_) return {};
   const auto ring = bpf_.open_stream(kRingBytes);
   if (!ring) return fail(ring.error());
-  auto reader = collect::EventReader::create(*ring, handler_);
+  auto reader = collect::EventReader::create(
+      *ring, [this](const event_header& header, std::size_t size) { return take(header, size); });
   if (!reader) {
     bpf_.close_stream();
     return fail(reader.error());
   }
   reader_ = std::move(*reader);
   return {};
+}
+
+/// Returns whether another event can be taken now.
+bool CallStream::take(const event_header& header, std::size_t size) const {
+  const StreamHandlers& handlers = options_.handlers;
+  const auto cgroup = static_cast<model::CgroupId>(header.cgroup_id);
+  switch (header.kind) {
+    case EVENT_CALL: {
+      const auto* call = collect::event_as<call_event>(header, size);
+      return call == nullptr || !options_.is_selected(cgroup) || handlers.on_call(*call);
+    }
+    case EVENT_TCP_RETRANSMIT: {
+      const auto* event = collect::event_as<tcp_event>(header, size);
+      if (event != nullptr && handlers.on_retransmit)
+        handlers.on_retransmit(*event, options_.owner_of(cgroup, event->netns));
+      return true;
+    }
+    case EVENT_RUN_QUEUE_WAIT:
+    case EVENT_OFF_CPU: {
+      const auto* event = collect::event_as<wait_event>(header, size);
+      if (event != nullptr && handlers.on_wait && options_.is_selected(cgroup))
+        handlers.on_wait(*event);
+      return true;
+    }
+    default: return true;
+  }
+}
+
+void CallStream::close_when_empty() {
+  bpf_.stream_host_events(false, 0, 0);
+  closing_ = true;
 }
 
 void CallStream::poll() {

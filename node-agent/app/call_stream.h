@@ -3,6 +3,7 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -24,34 +25,44 @@ struct StreamHandlers {
   std::function<void(const wait_event&)> on_wait;
 };
 
+struct StreamOptions {
+  StreamHandlers handlers;
+  /// Waits for a processor and off-CPU spans of these lengths or more are streamed; 0: none.
+  std::chrono::nanoseconds wait_threshold{0}, off_cpu_threshold{0};
+  /// Whether the calls and waits of a cgroup are handed on.
+  std::function<bool(model::CgroupId)> is_selected;
+  /// Whose a socket is, by its cgroup and network namespace.
+  std::function<std::optional<model::CgroupId>(model::CgroupId, std::uint32_t netns)> owner_of;
+};
+
 /// The stream of single events: its ring buffer, which takes memory only while somebody reads.
 class CallStream {
  public:
-  /// Takes an event of any kind; false: it can take no more, and the next ones wait in the ring.
-  using Handler = collect::EventReader::Handler;
-
   /// `bpf` must outlive the stream.
-  CallStream(boost::asio::io_context& io, attach::BpfObject& bpf, Handler handler)
-      : bpf_(bpf), handler_(std::move(handler)), timer_(io) {}
+  CallStream(boost::asio::io_context& io, attach::BpfObject& bpf, StreamOptions options)
+      : bpf_(bpf), options_(std::move(options)), timer_(io) {}
   ~CallStream() { close(); }
   CallStream(const CallStream&) = delete;
   CallStream& operator=(const CallStream&) = delete;
 
-  /// From here on the ring takes events; poll() reads them. One that was to be closed stays open.
+  /// From here on the ring takes events; poll() reads them. One that was to be closed stays open. An error:
+  /// nothing is streamed.
   Status open();
   /// Reads every few milliseconds on the io_context's thread.
   void poll();
   /// Hands on what is there; false: the handler had enough before its end.
   bool drain() { return !reader_ || reader_->consume() >= 0; }
   /// Nothing new is coming: gives the memory back once all that is there has been handed on.
-  void close_when_empty() { closing_ = true; }
+  void close_when_empty();
   bool is_open() const { return reader_ != nullptr; }
 
  private:
+  Status make_ring();
+  bool take(const event_header& header, std::size_t size) const;
   void close();
 
   attach::BpfObject& bpf_;
-  Handler handler_;
+  const StreamOptions options_;
   boost::asio::steady_timer timer_;
   std::unique_ptr<collect::EventReader> reader_;
   bool closing_ = false;

@@ -8,7 +8,6 @@
 #include <set>
 
 #include "base/clock.h"
-#include "report/policy_status.h"
 
 namespace ingero::app {
 namespace {
@@ -29,10 +28,6 @@ std::uint64_t number(std::chrono::nanoseconds time) {
   return static_cast<std::uint64_t>(time.count());
 }
 
-Result<std::shared_ptr<const json>> as_it_is(const json& object) {
-  return std::make_shared<const json>(object);
-}
-
 std::int64_t generation_of(const json& object) {
   const auto metadata = object.find("metadata");
   if (metadata == object.end() || !metadata->is_object()) return 0;
@@ -41,13 +36,25 @@ std::int64_t generation_of(const json& object) {
   return is_number ? generation->get<std::int64_t>() : 0;
 }
 
+Result<std::shared_ptr<const report::NodeView>> view_of(const json& object) {
+  return std::make_shared<const report::NodeView>(report::read_node(object));
+}
+
+Result<std::shared_ptr<const report::PolicyToFold>> policy_of(const json& object) {
+  report::PolicyToFold policy;
+  policy.name = k8s::text_at(object, {"metadata", "name"});
+  policy.generation = generation_of(object);
+  if (object.contains("status")) policy.status_before = object["status"];
+  return std::make_shared<const report::PolicyToFold>(std::move(policy));
+}
+
 std::string status_path(const char* collection, const std::string& name) {
   return fmt::format("{}/{}/status", collection, name);
 }
 
 }  // namespace
 
-Reporter::Leadership::Leadership() : nodes(as_it_is), policies(as_it_is) {}
+Reporter::Leadership::Leadership() : nodes(view_of), policies(policy_of) {}
 
 Reporter::Reporter(k8s::ApiClient& client, ReporterOptions options)
     : client_(client),
@@ -211,19 +218,18 @@ void Reporter::lead() {
 }
 
 /// Without those whose agents have not reported for long: of nodes that are off, say.
-std::vector<Reporter::Leadership::Object> Reporter::living_nodes(
-    const k8s::ObjectSnapshot<Leadership::Object>& nodes) {
-  std::vector<Leadership::Object> living;
+std::vector<Reporter::Leadership::Node> Reporter::living_nodes(
+    const k8s::ObjectSnapshot<Leadership::Node>& nodes) {
+  std::vector<Leadership::Node> living;
   const std::uint64_t now = system_clock_source().monotonic_ns();
-  for (const auto& [name, object] : nodes.objects) {
+  for (const auto& [name, node] : nodes.objects) {
     Seen& seen = seen_[name];
-    const std::string version = k8s::text_at(*object, {"metadata", "resourceVersion"});
-    if (seen.resource_version != version) seen = {version, now};
-    if (now - seen.since_ns < number(kGivenUp)) living.push_back(object);
+    if (seen.resource_version != node->resource_version) seen = {node->resource_version, now};
+    if (now - seen.since_ns < number(kGivenUp)) living.push_back(node);
   }
   std::erase_if(seen_, [&](const auto& entry) { return !nodes.objects.contains(entry.first); });
   std::set<std::string> names;
-  for (const auto& [name, object] : nodes.objects) names.insert(name);
+  for (const auto& [name, node] : nodes.objects) names.insert(name);
   leadership_->reaper->set_reports(names);
   return living;
 }
@@ -237,13 +243,7 @@ void Reporter::fold() {
       living.size() == leadership_->folded_living)
     return;
   std::vector<report::PolicyToFold> wanted;
-  for (const auto& [name, object] : policies->objects) {
-    report::PolicyToFold policy;
-    policy.name = name;
-    policy.generation = generation_of(*object);
-    if (object->contains("status")) policy.status_before = object->at("status");
-    wanted.push_back(std::move(policy));
-  }
+  for (const auto& [name, policy] : policies->objects) wanted.push_back(*policy);
   auto statuses = report::fold_policy_statuses(wanted, living, system_clock_source().realtime_ns());
   for (auto& [name, status] : statuses) {
     applier_->apply(status_path(kPoliciesPath, name), {{"apiVersion", kApiVersion},

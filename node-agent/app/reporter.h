@@ -19,6 +19,7 @@
 #include "k8s/lease_elector.h"
 #include "k8s/object_applier.h"
 #include "k8s/object_store.h"
+#include "report/policy_status.h"
 
 namespace ingero::app {
 
@@ -54,12 +55,15 @@ class Reporter {
   /// What the elected agent watches.
   struct Leadership {
     /// Shared: of ten thousand nodes, snapshots are made each second.
-    using Object = std::shared_ptr<const nlohmann::json>;
-    k8s::ObjectStore<Object> nodes, policies;
+    using Node = std::shared_ptr<const report::NodeView>;
+    using Policy = std::shared_ptr<const report::PolicyToFold>;
+    k8s::ObjectStore<Node> nodes;
+    k8s::ObjectStore<Policy> policies;
     std::unique_ptr<k8s::Informer> node_informer, policy_informer;
     std::unique_ptr<OrphanReaper> reaper;
     /// What the statuses told the applier follow from.
-    std::shared_ptr<const k8s::ObjectSnapshot<Object>> folded_nodes, folded_policies;
+    std::shared_ptr<const k8s::ObjectSnapshot<Node>> folded_nodes;
+    std::shared_ptr<const k8s::ObjectSnapshot<Policy>> folded_policies;
     std::size_t folded_living = 0;
     Leadership();
   };
@@ -77,8 +81,7 @@ class Reporter {
   void send_events(const report::NodeReport& report, const NodeState& state);
   void lead();
   void fold();
-  std::vector<Leadership::Object> living_nodes(
-      const k8s::ObjectSnapshot<Leadership::Object>& nodes);
+  std::vector<Leadership::Node> living_nodes(const k8s::ObjectSnapshot<Leadership::Node>& nodes);
 
   k8s::ApiClient& client_;
   const ReporterOptions options_;

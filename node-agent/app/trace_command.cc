@@ -258,17 +258,17 @@ const std::string& TraceRun::cached_label(model::CgroupId cgroup) {
 void TraceRun::stream_events(AgentOptions& options) {
   const bool records = !options_.recording.path.empty();
   options.stream_everything = options_.print_calls || records;
-  options.stream.on_call = [this](const call_event& event) { return take_call(event); };
+  options.stream.handlers.on_call = [this](const call_event& event) { return take_call(event); };
   if (!records && !options_.kubernetes.enabled) return;
-  options.stream.on_retransmit = [this](const tcp_event& event, auto owner) {
+  options.stream.handlers.on_retransmit = [this](const tcp_event& event, auto owner) {
     recordings_->add(event, owner);
   };
-  options.stream.on_wait = [this](const wait_event& event) { recordings_->add(event); };
+  options.stream.handlers.on_wait = [this](const wait_event& event) { recordings_->add(event); };
   // In a cluster the setting may change.
   if (!options_.kubernetes.enabled && !options_.config.probes.scheduler)
     options_.recording.wait_threshold = options_.recording.off_cpu_threshold = 0ns;
-  options.wait_threshold = options_.recording.wait_threshold;
-  options.off_cpu_threshold = options_.recording.off_cpu_threshold;
+  options.stream.wait_threshold = options_.recording.wait_threshold;
+  options.stream.off_cpu_threshold = options_.recording.off_cpu_threshold;
   options.on_workloads_changed = [this] {
     if (recordings_) recordings_->look_soon();
   };

@@ -38,29 +38,47 @@ std::string plural(std::int64_t count, const char* noun, const char* end = "s") 
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : end);
 }
 
-void add_policy(Sum& sum, const std::string& node, const json& policy) {
-  ++sum.nodes;
-  sum.pods = std::min(sum.pods + count_at(policy, "pods", kMaxInt32), kMaxInt32);
-  sum.processes = std::min(sum.processes + count_at(policy, "processes", kMaxInt32), kMaxInt32);
-  const auto observed =
-      count_at(policy, "observedGeneration", std::numeric_limits<std::int64_t>::max());
-  if (observed >= sum.generation) ++sum.in_force;
-  if (flag_at(policy, "ready")) return;
-  ++sum.not_ready;
-  if (sum.first_problem.empty())
-    sum.first_problem = node + ": " + text_at(policy, "message", kMaxMessageBytes);
+NodeView::Policy read_policy(const json& item) {
+  NodeView::Policy policy;
+  policy.name = text_at(item, "name", kMaxNameBytes);
+  policy.observed_generation =
+      count_at(item, "observedGeneration", std::numeric_limits<std::int64_t>::max());
+  policy.pods = count_at(item, "pods", kMaxInt32);
+  policy.processes = count_at(item, "processes", kMaxInt32);
+  policy.ready = flag_at(item, "ready");
+  if (!policy.ready) policy.problem = text_at(item, "message", kMaxMessageBytes);
+  return policy;
 }
 
-void add_untraced(Sum& sum, const std::string& node, const json& item) {
-  const std::string pod = text_at(item, "pod", kMaxNameBytes);
-  const std::string reason = text_at(item, "reason", kMaxReasonBytes);
-  if (sum.untraced.size() == kMaxUntraced || pod.empty() || reason.empty()) return;
+NodeView::Untraced read_untraced(const json& item) {
+  NodeView::Untraced untraced;
+  untraced.policy = text_at(item, "policy", kMaxNameBytes);
+  untraced.k8s_namespace = text_at(item, "namespace", kMaxLabelBytes);
+  untraced.pod = text_at(item, "pod", kMaxNameBytes);
+  untraced.container = text_at(item, "container", kMaxLabelBytes);
+  untraced.reason = text_at(item, "reason", kMaxReasonBytes);
+  untraced.message = text_at(item, "message", kMaxMessageBytes);
+  return untraced;
+}
+
+void add_policy(Sum& sum, const std::string& node, const NodeView::Policy& policy) {
+  ++sum.nodes;
+  sum.pods = std::min(sum.pods + policy.pods, kMaxInt32);
+  sum.processes = std::min(sum.processes + policy.processes, kMaxInt32);
+  if (policy.observed_generation >= sum.generation) ++sum.in_force;
+  if (policy.ready) return;
+  ++sum.not_ready;
+  if (sum.first_problem.empty()) sum.first_problem = node + ": " + policy.problem;
+}
+
+void add_untraced(Sum& sum, const std::string& node, const NodeView::Untraced& item) {
+  if (sum.untraced.size() == kMaxUntraced) return;
   sum.untraced.push_back({{"node", node},
-                          {"namespace", text_at(item, "namespace", kMaxLabelBytes)},
-                          {"pod", pod},
-                          {"container", text_at(item, "container", kMaxLabelBytes)},
-                          {"reason", reason},
-                          {"message", text_at(item, "message", kMaxMessageBytes)}});
+                          {"namespace", item.k8s_namespace},
+                          {"pod", item.pod},
+                          {"container", item.container},
+                          {"reason", item.reason},
+                          {"message", item.message}});
 }
 
 Condition ready_condition(const Sum& sum) {
@@ -97,29 +115,43 @@ Condition ready_condition(const Sum& sum) {
 
 }  // namespace
 
+NodeView read_node(const json& object) {
+  NodeView node;
+  node.name = text_at(object_at(object, "metadata"), "name", kMaxNameBytes);
+  node.resource_version = text_at(object_at(object, "metadata"), "resourceVersion", kMaxNameBytes);
+  std::set<std::string> named;  // a report that names a policy twice counts once
+  for (const json& item : array_at(object_at(object, "status"), "policies")) {
+    NodeView::Policy policy = read_policy(item);
+    if (!policy.name.empty() && named.insert(policy.name).second)
+      node.policies.push_back(std::move(policy));
+  }
+  std::map<std::string, std::size_t> counts;
+  for (const json& item : array_at(object_at(object, "status"), "untraced")) {
+    NodeView::Untraced untraced = read_untraced(item);
+    const bool says = !untraced.pod.empty() && !untraced.reason.empty();
+    if (says && counts[untraced.policy]++ < kMaxUntraced)
+      node.untraced.push_back(std::move(untraced));
+  }
+  return node;
+}
+
 std::map<std::string, json> fold_policy_statuses(
     const std::vector<PolicyToFold>& policies,
-    const std::vector<std::shared_ptr<const json>>& nodes, std::uint64_t now_unix_ns) {
+    const std::vector<std::shared_ptr<const NodeView>>& nodes, std::uint64_t now_unix_ns) {
   std::map<std::string, Sum> sums;
   for (const PolicyToFold& policy : policies) sums[policy.name].generation = policy.generation;
 
   // By name, so that the same reports give the same statuses.
-  std::map<std::string, const json*> statuses;
-  for (const auto& node : nodes) {
-    const std::string name = text_at(object_at(*node, "metadata"), "name", kMaxNameBytes);
-    if (!name.empty()) statuses[name] = &object_at(*node, "status");
-  }
-  for (const auto& [node, status] : statuses) {
-    std::set<std::string> counted;  // a report that names a policy twice counts once
-    for (const json& policy : array_at(*status, "policies")) {
-      const std::string name = text_at(policy, "name", kMaxNameBytes);
-      const auto sum = sums.find(name);
-      if (sum != sums.end() && counted.insert(name).second) add_policy(sum->second, node, policy);
-    }
-    for (const json& item : array_at(*status, "untraced")) {
-      const auto sum = sums.find(text_at(item, "policy", kMaxNameBytes));
-      if (sum != sums.end()) add_untraced(sum->second, node, item);
-    }
+  std::map<std::string, const NodeView*> views;
+  for (const auto& node : nodes)
+    if (!node->name.empty()) views[node->name] = node.get();
+  for (const auto& [name, node] : views) {
+    for (const NodeView::Policy& policy : node->policies)
+      if (const auto sum = sums.find(policy.name); sum != sums.end())
+        add_policy(sum->second, name, policy);
+    for (const NodeView::Untraced& item : node->untraced)
+      if (const auto sum = sums.find(item.policy); sum != sums.end())
+        add_untraced(sum->second, name, item);
   }
 
   std::map<std::string, json> out;

@@ -199,9 +199,9 @@ json node(const char* name, const char* policies, const char* untraced = "[]") {
 }
 
 json fold(const std::vector<json>& nodes, json before = nullptr) {
-  std::vector<std::shared_ptr<const json>> shared;
-  for (const json& node : nodes) shared.push_back(std::make_shared<const json>(node));
-  return fold_policy_statuses({{"p", 3, std::move(before)}}, shared, kNoon).at("p");
+  std::vector<std::shared_ptr<const NodeView>> views;
+  for (const json& node : nodes) views.push_back(std::make_shared<const NodeView>(read_node(node)));
+  return fold_policy_statuses({{"p", 3, std::move(before)}}, views, kNoon).at("p");
 }
 
 TEST(PolicyStatusTest, TheNodesAreSummed) {
