@@ -44,6 +44,16 @@ Slept sleep(std::chrono::nanoseconds time) {
   return slept;
 }
 
+/// The id of a thread that has slept, woken up and ended.
+std::uint32_t sleep_in_a_thread(std::chrono::nanoseconds time) {
+  std::uint32_t tid = 0;
+  std::thread([&] {
+    tid = thread_id();
+    static_cast<void>(sleep(time));
+  }).join();
+  return tid;
+}
+
 std::uint64_t cpu_time() {
   timespec time{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -121,6 +131,13 @@ class Scheduler : public ::testing::Test {
     ASSERT_TRUE(status) << status.error().message();
   }
 
+  void begin(std::uint64_t off_cpu_ns, std::uint32_t ring_bytes = 1 << 20,
+             bool only_listed = false) {
+    load(off_cpu_ns, ring_bytes, only_listed);
+    trace_this_process();
+    watch();
+  }
+
   std::vector<wait_event> take() {
     std::vector<wait_event> events;
     auto reader =
@@ -155,9 +172,7 @@ class Scheduler : public ::testing::Test {
 };
 
 TEST_F(Scheduler, SleepsOfAThreadAreSpansFromTheThresholdOn) {
-  load(kThreshold);
-  trace_this_process();
-  watch();
+  begin(kThreshold);
   std::uint32_t tid = 0;
   std::vector<Slept> slept;
   std::thread([&] {
@@ -182,14 +197,8 @@ TEST_F(Scheduler, SleepsOfAThreadAreSpansFromTheThresholdOn) {
 }
 
 TEST_F(Scheduler, ASpanContainsTheWaitAtItsEnd) {
-  load(1);
-  trace_this_process();
-  watch();
-  std::uint32_t tid = 0;
-  std::thread([&] {
-    tid = thread_id();
-    static_cast<void>(sleep(20ms));
-  }).join();
+  begin(1);
+  const std::uint32_t tid = sleep_in_a_thread(20ms);
   const auto events = take();
   const auto spans = of(events, EVENT_OFF_CPU, tid), waits = of(events, EVENT_RUN_QUEUE_WAIT, tid);
   const auto span = std::find_if(spans.begin(), spans.end(), [](const wait_event& event) {
@@ -207,9 +216,7 @@ TEST_F(Scheduler, ASpanContainsTheWaitAtItsEnd) {
 
 /// Two threads on one processor that never sleep take it from each other.
 TEST_F(Scheduler, APreemptedThreadIsNotOffTheProcessorByBlocking) {
-  load(1);
-  trace_this_process();
-  watch();
+  begin(1);
   const auto work = [](std::uint32_t& tid, Slept& busy) {
     cpu_set_t one;
     CPU_ZERO(&one);
@@ -241,9 +248,7 @@ TEST_F(Scheduler, APreemptedThreadIsNotOffTheProcessorByBlocking) {
 }
 
 TEST_F(Scheduler, ASleepInTheKernelIsUninterruptible) {
-  load(kThreshold);
-  trace_this_process();
-  watch();
+  begin(kThreshold);
   // The parent of vfork() waits, and no signal but a fatal one wakes it.
   std::uint32_t tid = 0;
   Slept slept;
@@ -290,9 +295,7 @@ TEST_F(Scheduler, ASpanWhoseBeginningWasNotSeenIsNotReported) {
 }
 
 TEST_F(Scheduler, WhatAThreadDidWhileNobodyLookedIsNoPartOfASpan) {
-  load(kThreshold);
-  trace_this_process();
-  watch();
+  begin(kThreshold);
   std::atomic<std::uint32_t> tid = 0, awake = 0;
   Gate first, second;
   std::thread thread([&] {
@@ -313,15 +316,10 @@ TEST_F(Scheduler, WhatAThreadDidWhileNobodyLookedIsNoPartOfASpan) {
 }
 
 TEST_F(Scheduler, ProcessesThatAreNotTracedAndThoseThatWereNotAskedForHaveNone) {
-  load(kThreshold, 1 << 20, true);
-  trace_this_process();
-  watch();
+  begin(kThreshold, 1 << 20, true);
   std::uint32_t tid = 0;
   const auto rest = [&] {
-    std::thread([&] {
-      tid = thread_id();
-      static_cast<void>(sleep(20ms));
-    }).join();
+    tid = sleep_in_a_thread(20ms);
     EXPECT_EQ(std::system("sleep 0.02"), 0);  // a process that is not traced
   };
   rest();
@@ -337,9 +335,7 @@ TEST_F(Scheduler, ProcessesThatAreNotTracedAndThoseThatWereNotAskedForHaveNone) 
 }
 
 TEST_F(Scheduler, SpansThatFindTheRingFullAreCounted) {
-  load(1, 4096);
-  trace_this_process();
-  watch();
+  begin(1, 4096);
   std::thread([] {
     for (int i = 0; i < 200; ++i) static_cast<void>(sleep(100us));
   }).join();
@@ -353,14 +349,8 @@ TEST_F(Scheduler, SpansThatFindTheRingFullAreCounted) {
 }
 
 TEST_F(Scheduler, WithoutAThresholdThereAreNoSpans) {
-  load(0);
-  trace_this_process();
-  watch();
-  std::uint32_t tid = 0;
-  std::thread([&] {
-    tid = thread_id();
-    static_cast<void>(sleep(20ms));
-  }).join();
+  begin(0);
+  const std::uint32_t tid = sleep_in_a_thread(20ms);
   const auto events = take();
   EXPECT_EQ(of(events, EVENT_OFF_CPU, tid).size(), 0u);
   EXPECT_GT(of(events, EVENT_RUN_QUEUE_WAIT, tid).size(), 0u);

@@ -46,6 +46,17 @@ def wait_recording(agent, workload, state, seconds=15, **fields):
         lambda: f"{workload} {state}: {recording_of(agent, workload)}\n{agent.stderr[-2000:]}", seconds)
 
 
+def record_workload(cluster, policies, image, scenario, options, **recording):
+    """An agent, a pod that the policy "deep" has it record for ten minutes, and the recording; the pod's
+    workload has not called yet."""
+    agent = cluster.agent(*ONLY_POLICIES)
+    policies.apply("deep", namespaceSelector=in_namespace(cluster),
+                   recording={"duration": "10m", **recording})
+    pod = cluster.workload(image, scenario, options, gpus=0)
+    agent.wait_attached(pod.wait_ready(), len(image.libraries))
+    return agent, pod, wait_recording(agent, pod, "Recording")
+
+
 def copy_out(agent, file, path):
     """As docs/recording.md says."""
     with open(path, "wb") as out:
@@ -114,13 +125,9 @@ def test_a_policy_records_its_pod_whole_and_no_other(cluster, policies, tmp_path
 
 
 def test_a_new_agent_goes_on_with_the_next_file(cluster, policies):
-    agent = cluster.agent(*ONLY_POLICIES)
-    policies.apply("deep", namespaceSelector=in_namespace(cluster),
-                   recording={"duration": "10m", "maxSize": "40Mi", "files": 4})
     image = cluster.stub_image()
-    pod = cluster.workload(image, "mixed", ["--calls", 1], gpus=0)
-    agent.wait_attached(pod.wait_ready(), len(image.libraries))
-    first = wait_recording(agent, pod, "Recording")
+    agent, pod, first = record_workload(cluster, policies, image, "mixed", ["--calls", 1],
+                                        maxSize="40Mi", files=4)
     before = run_inside(cluster, pod, "mixed", 1, image, "--calls", "3")
     wait_recording(agent, pod, "Recording", calls=sum(calls_by_function(before).values()))
     agent = restart().wait_ready()
@@ -161,13 +168,8 @@ def test_what_does_not_fit_is_refused_and_said(cluster, policies):
 
 
 def test_under_load_each_call_is_a_row_or_counted(cluster, policies):
-    agent = cluster.agent(*ONLY_POLICIES)
-    policies.apply("deep", namespaceSelector=in_namespace(cluster),
-                   recording={"duration": "10m", "maxSize": "400Mi", "files": 8})
-    image = cluster.stub_image()
-    pod = cluster.workload(image, "memcpy", ["--seconds", 8], gpus=0)
-    agent.wait_attached(pod.wait_ready(), len(image.libraries))
-    wait_recording(agent, pod, "Recording")
+    agent, pod, _ = record_workload(cluster, policies, cluster.stub_image(), "memcpy", ["--seconds", 8],
+                                    maxSize="400Mi", files=8)
     pod.start()
     called = sum(calls_by_function(pod.tally()).values())
     policies.delete("deep")

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which pods are recorded, from when until when, and where their calls go.
-#include "app/pod_recordings.h"
-
 #include <gmock/gmock.h>
 
 #include <fstream>
 
-#include "record_test_file.h"
+#include "pod_recordings_test.h"
 
 namespace ingero::app {
 namespace {
@@ -14,112 +12,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::Not;
 using namespace std::chrono_literals;
-
-constexpr std::uint64_t kMiB = 1 << 20;
-
-/// Clocks that a test can set forward.
-class TestClock : public ClockSource {
- public:
-  std::uint64_t monotonic_ns() const override { return system_clock_source().monotonic_ns(); }
-  std::uint64_t boottime_ns() const override { return system_clock_source().boottime_ns(); }
-  std::uint64_t realtime_ns() const override {
-    return system_clock_source().realtime_ns() + ahead_ns;
-  }
-  std::uint64_t ahead_ns = 0;
-};
-
-class PodRecordingsTest : public testing::Test {
- protected:
-  void SetUp() override {
-    config_.directory = folder_.file("recordings");
-    config_.budget = 100 * kMiB;
-    config_.keep_free_percent = 0;
-    begin_agent();
-  }
-  void TearDown() override { recordings_.reset(); }
-
-  void begin_agent() {
-    recordings_.reset();
-    PodRecordings::Sources sources;
-    sources.containers = [this] { return containers_; };
-    sources.record_pods = [this](std::set<std::string> uids) {
-      streamed_ = std::move(uids);
-      return Status{};
-    };
-    sources.drain = [] { return true; };
-    sources.snapshot = [this] { return std::make_shared<const model::Snapshot>(snapshot_); };
-    sources.recorder = [] { return record::options_for(""); };
-    recordings_ = std::make_unique<PodRecordings>(io_, clock_, std::move(sources), config_);
-  }
-
-  void run_container(const std::string& pod, std::uint64_t cgroup,
-                     std::optional<policy::RecordingSpec> recording) {
-    auto info = std::make_shared<k8s::PodInfo>();
-    info->k8s_namespace = "research";
-    info->name = pod;
-    info->uid = "uid-" + pod;
-    CoveredContainer container;
-    container.cgroup = static_cast<model::CgroupId>(cgroup);
-    container.pod = info;
-    container.state = "traced";
-    container.decision.emplace();
-    if (recording)
-      container.decision->recording =
-          policy::RecordingWish{*recording, {"deep"}, "deep/" + recording->name};
-    std::erase_if(containers_, [&](const auto& row) { return row.cgroup == container.cgroup; });
-    containers_.push_back(container);
-  }
-  static policy::RecordingSpec wish(std::uint64_t mib = 10, const std::string& name = "") {
-    return {name, 60s, mib * kMiB, 1};
-  }
-
-  void look() {
-    recordings_->look_soon();
-    io_.restart();
-    io_.poll();
-  }
-  /// Until what has ended is on disk.
-  void look_until_settled() {
-    for (int i = 0; i < 400; ++i) {
-      look();
-      bool settled = true;
-      for (const auto& status : recordings_->status())
-        settled = settled && (status.state != "Recording" || status.message.empty());
-      if (settled) break;
-      std::this_thread::sleep_for(5ms);
-    }
-    look();
-  }
-  void pass(std::chrono::nanoseconds time) {
-    source_.ahead_ns += static_cast<std::uint64_t>(time.count());
-    clock_.resample();
-  }
-  void call(std::uint64_t cgroup, int calls = 1) {
-    call_event event = record::nccl_call();
-    event.header.cgroup_id = cgroup;
-    for (int i = 0; i < calls; ++i) recordings_->add(event);
-  }
-  PodRecordingStatus only() const {
-    const auto all = recordings_->status();
-    EXPECT_EQ(all.size(), 1U);
-    return all.empty() ? PodRecordingStatus{} : all[0];
-  }
-  static std::string rows(const std::string& path) {
-    return record::value(path, "SELECT COUNT(*) FROM nccl_events");
-  }
-
-  record::TestFolder folder_;
-  TestClock source_;
-  Clock clock_{source_};
-  boost::asio::io_context io_;
-  config::RecordingsConfig config_;
-  std::vector<CoveredContainer> containers_;
-  model::Snapshot snapshot_;
-  std::set<std::string> streamed_;
-  std::unique_ptr<PodRecordings> recordings_;
-};
 
 TEST_F(PodRecordingsTest, OnlyPodsThatAPolicyAsksForAreRecordedEachIntoItsOwnFile) {
   run_container("a", 1, wish());
@@ -213,29 +106,6 @@ TEST_F(PodRecordingsTest, AContainerThatBeginsLaterIsInTheRecordingFromItsFirstC
   EXPECT_EQ(rows(path), "2");
 }
 
-TEST_F(PodRecordingsTest, WhatDoesNotFitIntoTheBudgetIsRefusedAndBeginsWhenThereIsRoom) {
-  run_container("a", 1, wish(60));
-  run_container("b", 2, wish(60));
-  look();
-  auto all = recordings_->status();
-  EXPECT_EQ(all[0].state, "Recording");
-  EXPECT_EQ(all[1].state, "Refused");
-  EXPECT_THAT(all[1].message, HasSubstr("60MiB of the node's 100MiB"));
-  EXPECT_THAT(streamed_, ElementsAre("uid-a"));
-  run_container("a", 1, std::nullopt);
-  look_until_settled();
-  EXPECT_THAT(streamed_, ElementsAre("uid-b"));
-}
-
-TEST_F(PodRecordingsTest, WhatIsLargerThanTheWholeBudgetIsRefusedWithBothSizes) {
-  run_container("a", 1, wish(200));
-  look();
-  EXPECT_EQ(only().state, "Refused");
-  EXPECT_THAT(only().message, HasSubstr("it may take 200MiB, and all of the node's recordings "
-                                        "100MiB (setting recordings.budget)"));
-  EXPECT_THAT(only().message, Not(HasSubstr("promised")));
-}
-
 TEST_F(PodRecordingsTest, WithoutANextFileItEndsAndTheFileAndTheStatusSayWhy) {
   auto spec = wish(8);
   spec.files = 2;
@@ -288,114 +158,6 @@ TEST_F(PodRecordingsTest, TotalsKeepWhatForgottenRecordingsHaveCounted) {
   look();
   EXPECT_EQ(recordings_->totals().calls, 2 * kPods);
   EXPECT_EQ(recordings_->totals().lost, 0U);
-}
-
-TEST_F(PodRecordingsTest, EndedRecordingsMakeRoomForNewOnes) {
-  run_container("a", 1, wish(60));
-  look();
-  call(1, 100'000);
-  run_container("a", 1, std::nullopt);
-  look_until_settled();
-  const std::string old = only().files.path;
-  ASSERT_GT(std::filesystem::file_size(old), kMiB);
-  config_.budget = 60 * kMiB;
-  recordings_->set_config(config_);
-  run_container("b", 2, wish(60));
-  look();
-  EXPECT_THAT(streamed_, ElementsAre("uid-b"));
-  EXPECT_FALSE(std::filesystem::exists(old));
-}
-
-TEST_F(PodRecordingsTest, WithoutABudgetOrRoomNothingIsRecorded) {
-  config_.budget = 0;
-  recordings_->set_config(config_);
-  run_container("a", 1, wish());
-  look();
-  EXPECT_EQ(only().state, "Refused");
-  EXPECT_THAT(only().message, HasSubstr("recordings.budget is 0"));
-  config_.budget = 100 * kMiB;
-  config_.keep_free_percent = 99;
-  recordings_->set_config(config_);
-  EXPECT_EQ(only().state, "Refused");
-  EXPECT_THAT(only().message, HasSubstr("keep_free_percent"));
-  EXPECT_FALSE(std::filesystem::exists(config_.directory));
-}
-
-TEST_F(PodRecordingsTest, ARestartedAgentGoesOnWithTheNextFileUntilTheSameEnd) {
-  auto spec = wish(20);
-  spec.files = 2;
-  run_container("a", 1, spec);
-  look();
-  const auto before = only();
-  call(1, 3);
-  begin_agent();
-  pass(30s);
-  look();
-  EXPECT_EQ(only().state, "Recording");
-  EXPECT_EQ(only().started_unix_s, before.started_unix_s);
-  EXPECT_EQ(only().files.files, 2U);
-  EXPECT_THAT(only().files.path, HasSubstr("-002.db"));
-  EXPECT_EQ(rows(before.files.path), "3");
-  pass(31s);
-  look_until_settled();
-  EXPECT_EQ(only().message, "duration over");
-  begin_agent();
-  look();
-  EXPECT_EQ(only().state, "Ended");
-  EXPECT_EQ(only().message, "duration over");
-  EXPECT_THAT(streamed_, IsEmpty());
-}
-
-TEST_F(PodRecordingsTest, ARestartedAgentKeepsTheFilesOfARecordingThatMayTakeTheWholeBudget) {
-  config_.budget = 20 * kMiB;
-  auto spec = wish(20);
-  spec.files = 2;
-  run_container("a", 1, spec);
-  begin_agent();
-  look();
-  const std::string before = only().files.path;
-  call(1, 3);
-  begin_agent();
-  look();
-  EXPECT_EQ(only().state, "Recording");
-  EXPECT_EQ(only().files.files, 2U);
-  EXPECT_EQ(rows(before), "3");
-}
-
-TEST_F(PodRecordingsTest, ARestartedAgentDoesNotBeginAFullRecordingOfOneFileAgain) {
-  run_container("a", 1, wish(1));
-  look();
-  for (int i = 0; i < 4000 && only().state == "Recording" && only().message.empty(); ++i) {
-    call(1, 1000);
-    std::this_thread::sleep_for(1ms);
-    look();
-  }
-  look_until_settled();
-  ASSERT_EQ(only().state, "Ended") << "it is full";
-  const std::uint64_t bytes = only().files.bytes;
-  begin_agent();
-  look();
-  EXPECT_EQ(only().state, "Ended");
-  EXPECT_THAT(only().message, HasSubstr("budget_reached"));
-  EXPECT_EQ(only().files.bytes, bytes);
-  EXPECT_LE(bytes, kMiB);
-  EXPECT_THAT(streamed_, IsEmpty());
-}
-
-TEST_F(PodRecordingsTest, ARefusedRecordingRemovesNothing) {
-  run_container("a", 1, wish(60));
-  look();
-  call(1, 1000);
-  run_container("a", 1, std::nullopt);
-  look_until_settled();
-  const std::string old = only().files.path;
-  config_.budget = 60 * kMiB;
-  config_.keep_free_percent = 99;
-  recordings_->set_config(config_);
-  run_container("b", 2, wish(60));
-  look();
-  EXPECT_THAT(streamed_, IsEmpty());
-  EXPECT_TRUE(std::filesystem::exists(old));
 }
 
 TEST_F(PodRecordingsTest, RetransmitsAndWaitsGoIntoTheFileOfTheirPodOnly) {

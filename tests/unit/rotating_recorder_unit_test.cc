@@ -25,6 +25,16 @@ class RotatingRecorderTest : public testing::Test {
     };
     return options;
   }
+  /// Of two files, but there is no room for the second one.
+  RotatingOptions options_without_next(std::uint64_t max_bytes) {
+    RotatingOptions wanted = options(max_bytes, 2);
+    wanted.path_of = [this](std::uint32_t number) -> Result<std::string> {
+      next_refused_ = number == 2;
+      if (next_refused_) return fail(Error{"make the folder", "x", "no room", "", 0});
+      return path(static_cast<int>(number));
+    };
+    return wanted;
+  }
   std::unique_ptr<RotatingRecorder> make(RotatingOptions options) {
     auto recorder = RotatingRecorder::create(std::move(options), clock_);
     EXPECT_TRUE(recorder) << recorder.error().message();
@@ -49,6 +59,7 @@ class RotatingRecorderTest : public testing::Test {
 
   TestFolder folder_;
   Clock clock_;
+  bool next_refused_ = false;
 };
 
 TEST_F(RotatingRecorderTest, EveryCallIsInSomeFileOrCounted) {
@@ -125,12 +136,7 @@ TEST_F(RotatingRecorderTest, LossesFromBeforeTheRecordingAreNotItsOwn) {
 }
 
 TEST_F(RotatingRecorderTest, WithoutANextFileTheNewestTakesWhatItCanAndSaysWhyItEnded) {
-  auto wanted = options(10 * kMiB, 2);
-  wanted.path_of = [this](std::uint32_t number) -> Result<std::string> {
-    if (number == 2) return fail(Error{"make the folder", "x", "no room", "", 0});
-    return path(static_cast<int>(number));
-  };
-  auto recorder = make(std::move(wanted));
+  auto recorder = make(options_without_next(10 * kMiB));
   const std::uint64_t added =
       add_until(*recorder, [&] { return !recorder->status().ended.empty(); });
   const auto status = recorder->finish("interrupted");
@@ -142,12 +148,7 @@ TEST_F(RotatingRecorderTest, WithoutANextFileTheNewestTakesWhatItCanAndSaysWhyIt
 }
 
 TEST_F(RotatingRecorderTest, TheFileThatIsBeingWrittenNeverMakesRoom) {
-  auto wanted = options(8 * kMiB, 2);
-  wanted.path_of = [this](std::uint32_t number) -> Result<std::string> {
-    if (number == 2) return fail(Error{"make the folder", "x", "no room", "", 0});
-    return path(static_cast<int>(number));
-  };
-  auto recorder = make(std::move(wanted));
+  auto recorder = make(options_without_next(8 * kMiB));
   // A burst that nobody has looked at until the file is far beyond its share.
   std::uint64_t added = 0;
   while (recorder->status().calls + recorder->status().lost < 250'000) {
@@ -163,15 +164,8 @@ TEST_F(RotatingRecorderTest, TheFileThatIsBeingWrittenNeverMakesRoom) {
 }
 
 TEST_F(RotatingRecorderTest, WithoutANextFileAnEndBeforeTheNewestIsFullIsAnEndLikeAnyOther) {
-  auto wanted = options(40 * kMiB, 2);  // what still waits finds room
-  bool asked = false;
-  wanted.path_of = [this, &asked](std::uint32_t number) -> Result<std::string> {
-    asked = number == 2;
-    if (asked) return fail(Error{"make the folder", "x", "no room", "", 0});
-    return path(static_cast<int>(number));
-  };
-  auto recorder = make(std::move(wanted));
-  add_until(*recorder, [&] { return asked; });
+  auto recorder = make(options_without_next(40 * kMiB));  // what still waits finds room
+  add_until(*recorder, [&] { return next_refused_; });
   const auto status = recorder->finish("duration over");
   EXPECT_EQ(status.ended, "");
   EXPECT_EQ(value(path(1), "SELECT end_reason FROM recording"), "duration over");
