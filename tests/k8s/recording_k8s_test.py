@@ -95,6 +95,9 @@ def test_a_policy_records_its_pod_whole_and_no_other(cluster, policies, tmp_path
     check_exact_pods(agent, *tallies)
     expected = calls_by_function(tallies[0][1])
     wait_recording(agent, recorded, "Recording", calls=sum(expected.values()), lost=0)
+    metrics = agent.metrics()
+    assert metrics.value("ingero_recorded_calls_total") == sum(expected.values())
+    assert metrics.value("ingero_recording_lost_calls_total") == 0
 
     # In the pod, while the recording goes on: listed, asked, copied out.
     listed = json.loads(execute(agent.name, NAMESPACE, "ingero", "recordings", "--format", "json").stdout)
@@ -122,6 +125,38 @@ def test_a_policy_records_its_pod_whole_and_no_other(cluster, policies, tmp_path
     assert dict(ended.execute(CALLS).fetchall()) == expected
     assert "no policy asks" in ended.execute("SELECT end_reason FROM recording").fetchone()[0]
     assert not os.path.exists(row["file"] + "-wal"), "one plain file"
+    node = wait_until(lambda: [r for r in get("gtn", "node1")["status"]["recordings"]
+                               if r["state"] == "Ended"], "its end in the node's report", 30)
+    assert [(r["pod"], r["calls"], r["lost"]) for r in node] == [
+        (recorded.pod, sum(expected.values()), 0)]
+
+
+def test_sleeps_of_the_recorded_pods_threads_are_in_its_file_and_no_others(cluster, policies):
+    agent = cluster.agent(*ONLY_POLICIES)
+    policies.apply("all", namespaceSelector=in_namespace(cluster))
+    policies.apply("deep", podSelector={"matchLabels": {"app": "train"}},
+                   recording={"duration": "5m", "maxSize": "20Mi"})
+    image = cluster.stub_image()
+    pod = cluster.workload(image, "mixed", ["--calls", 1], labels={"app": "train"}, gpus=0)
+    other = cluster.workload(image, "memcpy", ["--seconds", 300, "--rate", 20], name="other", gpus=0)
+    for each in (pod, other):
+        agent.wait_attached(each.wait_ready(), len(image.libraries))
+        wait_state(agent, each, "traced")
+    row = wait_recording(agent, pod, "Recording")
+    other.start()
+    tally = run_inside(cluster, pod, "memcpy", 1, image, "--calls", "40", "--rate", "20")
+    wait_recording(agent, pod, "Recording", calls=sum(calls_by_function(tally).values()))
+
+    def ask(sql):
+        answer = execute(agent.name, NAMESPACE, "ingero", "query", row["file"], sql, "--format", "json")
+        return json.loads(answer.stdout)[0]["n"]
+
+    # It sleeps 50 ms before each call but the first, less by what it is late.
+    sleeps = "SELECT COUNT(*) AS n FROM sched_events WHERE event = 'off_cpu' AND duration_ns < 60000000 " \
+             "AND tid IN (SELECT tid FROM cuda_events)"
+    wait_until(lambda: 20 <= ask(sleeps) <= 40, lambda: f"39 sleeps: {ask(sleeps)}")
+    assert ask("SELECT COUNT(*) AS n FROM sched_events WHERE cgroup_id NOT IN "
+               "(SELECT cgroup_id FROM cuda_events)") == 0
 
 
 def test_a_new_agent_goes_on_with_the_next_file(cluster, policies):
