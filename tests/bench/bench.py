@@ -59,8 +59,17 @@ class Bpftrace:
         time.sleep(2)
 
     def __exit__(self, *problem):
-        self.process.send_signal(signal.SIGINT)
-        self.process.communicate(timeout=60)
+        # It does not see a signal that comes just before it waits for events.
+        for _ in range(30):
+            self.process.send_signal(signal.SIGINT)
+            try:
+                self.process.communicate(timeout=2)
+                return
+            except subprocess.TimeoutExpired:
+                pass
+        self.process.kill()
+        self.process.communicate()
+        raise AssertionError("bpftrace did not end")
 
 
 def against_bpftrace(directory):
