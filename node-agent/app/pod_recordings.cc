@@ -10,6 +10,7 @@
 
 #include "app/listed_recording.h"
 #include "base/text.h"
+#include "record/state_rows.h"
 
 namespace ingero::app {
 namespace {
@@ -216,12 +217,16 @@ void PodRecordings::adopt_earlier_files(Entry& entry) const {
 std::optional<std::string> PodRecordings::was_over(const Entry& entry,
                                                    const policy::RecordingSpec& spec) const {
   if (entry.earlier.empty()) return std::nullopt;
+  using record::RotatingRecorder;
   const std::string told = list_recording(entry.earlier.back()).end_reason;
-  if (!told.empty() && told != kAgentEnded && told != record::RotatingRecorder::kNextFile)
+  // Full, when the agent ended before it began the next one.
+  const bool has_next =
+      told == record::kBudgetReached && RotatingRecorder::rotates(spec.max_bytes, spec.files);
+  if (!told.empty() && told != kAgentEnded && told != RotatingRecorder::kNextFile && !has_next)
     return told;
   if (now_s() >= entry.status.started_unix_s + spec.duration / std::chrono::seconds(1))
     return "duration over";
-  if (!record::RotatingRecorder::has_room(spec.max_bytes, spec.files, entry.status.files.bytes))
+  if (!RotatingRecorder::has_room(spec.max_bytes, spec.files, entry.status.files.bytes))
     return "its files have taken its size";
   return std::nullopt;
 }

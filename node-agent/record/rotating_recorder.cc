@@ -59,8 +59,12 @@ Result<std::unique_ptr<RotatingRecorder>> RotatingRecorder::create(RotatingOptio
 
 RotatingRecorder::~RotatingRecorder() { finish("ended"); }
 
+bool RotatingRecorder::rotates(std::uint64_t max_bytes, std::uint32_t files) {
+  return files_within(max_bytes, files) > 1;
+}
+
 bool RotatingRecorder::has_room(std::uint64_t max_bytes, std::uint32_t files, std::uint64_t bytes) {
-  return files_within(max_bytes, files) > 1 || bytes + least_room(max_bytes) <= max_bytes;
+  return rotates(max_bytes, files) || bytes + least_room(max_bytes) <= max_bytes;
 }
 
 Status RotatingRecorder::begin_file() {

@@ -45,6 +45,8 @@ class RotatingRecorder {
   /// A file is at least this large, whatever `files` says.
   static constexpr std::uint64_t kMinFileBytes = 4 << 20;
 
+  /// Whether a file that is full makes way for a next one.
+  static bool rotates(std::uint64_t max_bytes, std::uint32_t files);
   /// Whether a recording of that size and number of files takes another one beside `bytes` of earlier ones:
   /// one of one file keeps its first calls, others make room.
   static bool has_room(std::uint64_t max_bytes, std::uint32_t files, std::uint64_t bytes);

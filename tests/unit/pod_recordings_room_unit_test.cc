@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "pod_recordings_test.h"
+#include "record/database.h"
 
 namespace ingero::app {
 namespace {
@@ -142,6 +143,40 @@ TEST_F(PodRecordingsTest, ARestartedAgentDoesNotBeginAFullRecordingOfOneFileAgai
   EXPECT_EQ(only().files.bytes, bytes);
   EXPECT_LE(bytes, kMiB);
   EXPECT_THAT(streamed_, IsEmpty());
+}
+
+struct EarlierEnd {
+  const char* end_reason;  ///< in SQL, of the file that an agent has left
+  std::uint32_t files;
+  const char* state;  ///< with the next agent
+};
+
+TEST_F(PodRecordingsTest, ARestartedAgentGoesOnUnlessTheFileSaysThatItsRecordingWasOver) {
+  const EarlierEnd cases[] = {{"NULL", 2, "Recording"},  // killed
+                              {"'the next file goes on'", 2, "Recording"},
+                              {"'budget_reached'", 2, "Recording"},  // ended before the next file
+                              {"'budget_reached'", 1, "Ended"},
+                              {"'disk_full'", 2, "Ended"},
+                              {"'no policy asks for it any more'", 2, "Ended"}};
+  int number = 0;
+  for (const EarlierEnd& c : cases) {
+    containers_.clear();
+    auto spec = wish(10, std::to_string(++number));
+    spec.files = c.files;
+    run_container("a", 1, spec);
+    begin_agent();
+    look();
+    const std::string path = only().files.path;
+    recordings_->stop();
+    sqlite3* raw = nullptr;
+    ASSERT_EQ(sqlite3_open(path.c_str(), &raw), SQLITE_OK);
+    const record::DatabaseHandle database(raw);
+    const std::string sql = std::string("UPDATE recording SET end_reason = ") + c.end_reason;
+    ASSERT_TRUE(record::execute(raw, sql, "change end_reason"));
+    begin_agent();
+    look();
+    EXPECT_EQ(only().state, c.state) << c.end_reason << " of " << c.files;
+  }
 }
 
 }  // namespace
