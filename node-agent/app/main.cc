@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <malloc.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -337,11 +338,20 @@ int run(int argc, char** argv) {
   return kUsageError;
 }
 
+/// Each probe, file and client takes descriptors; who needs select() is not among our libraries.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  static_cast<void>(::setrlimit(RLIMIT_NOFILE, &limit));
+}
+
 }  // namespace
 }  // namespace ingero::app
 
 int main(int argc, char** argv) {
   ::signal(SIGPIPE, SIG_IGN);  // a reader that has gone is an error of write(), with a clean end
+  ingero::app::raise_descriptor_limit();
   try {
     return ingero::app::run(argc, argv);
   } catch (const std::exception& error) {

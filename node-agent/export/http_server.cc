@@ -1,27 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "export/http_server.h"
 
-#include <fcntl.h>
-#include <httplib.h>
-#include <sys/socket.h>
-
-#include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
 #include <exception>
+#include <map>
 #include <string_view>
 #include <thread>
 #include <utility>
 
-#include "base/unique_fd.h"
+#include "export/http_clients.h"
+#include "export/http_page.h"
 #include "export/listener.h"
 #include "export/prometheus_collectable.h"
 
 namespace ingero::exporting {
 namespace {
 
+namespace asio = boost::asio;
+using namespace std::chrono_literals;
+
 constexpr const char* kText = "text/plain; charset=utf-8";
-constexpr std::size_t kMaxRequestBody = 64 * 1024;
-constexpr std::size_t kRequestsPerConnection = 100;
-constexpr auto kAcceptRetry = std::chrono::milliseconds(100);
+constexpr auto kAcceptRetry = 100ms;
+constexpr std::size_t kPages = 3;  // those that are made on threads of their own
+/// What the kernel keeps for a connection counts as the agent's memory.
+constexpr int kReceiveBuffer = 16 << 10;
+constexpr int kSendBuffer = 256 << 10;
 
 constexpr std::string_view kIndex = R"(<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>Ingero node agent</title></head>
@@ -33,143 +37,164 @@ constexpr std::string_view kIndex = R"(<!DOCTYPE html>
 </ul></body></html>
 )";
 
-void set_text(httplib::Response& response, int status, const std::string& text) {
-  response.status = status;
-  response.set_content(text + "\n", kText);
+HttpBody text_body(unsigned status, const std::string& text) {
+  return {status, kText, text + "\n"};
 }
 
-std::string problem_of(const std::exception_ptr& thrown) {
+/// The handler's body, or what went wrong in it.
+template <typename Make>
+HttpBody body_of(const Make& make) {
   try {
-    std::rethrow_exception(thrown);
+    return make();
   } catch (const std::exception& problem) {
-    return problem.what();
+    return text_body(500, problem.what());
   } catch (...) {
-    return "unknown exception";
+    return text_body(500, "unknown exception");
   }
 }
 
-void serve_body(const std::function<Result<std::string>()>& make, const char* content_type,
-                httplib::Response& response) {
-  if (!make) return set_text(response, 404, "not served by this agent");
-  const auto body = make();
-  if (!body) return set_text(response, 500, body.error().message());
-  response.set_content(*body, content_type);
+HttpPage::Make page_of(std::function<Result<std::string>()> make, const char* content_type) {
+  return [make = std::move(make), content_type] {
+    return body_of([&]() -> HttpBody {
+      if (!make) return text_body(404, "not served by this agent");
+      auto text = make();
+      if (!text) return text_body(500, text.error().message());
+      return {200, content_type, std::move(*text)};
+    });
+  };
 }
 
-void serve_readiness(const std::function<Readiness()>& ask, httplib::Response& response) {
-  const Readiness readiness = ask ? ask() : Readiness{true, ""};
-  const std::string text =
-      readiness.reason.empty() ? (readiness.ready ? "ready" : "not ready") : readiness.reason;
-  set_text(response, readiness.ready ? 200 : 503, text);
-}
-
-/// cpp-httplib's brotli runs at its highest, slowest level: seconds of CPU for one page. The
-/// request is a local, non-const object of the server's; handlers only see it as const.
-void refuse_brotli(const httplib::Request& request) {
-  auto& headers = const_cast<httplib::Request&>(request).headers;
-  const bool gzip = request.get_header_value("Accept-Encoding").find("gzip") != std::string::npos;
-  headers.erase("Accept-Encoding");
-  if (gzip) headers.emplace("Accept-Encoding", "gzip");
-}
-
-/// A server that takes a bound socket: cpp-httplib's own bind tells no cause and shares the port.
-class AdoptingServer : public httplib::Server {
- public:
-  void adopt(int fd) { svr_sock_ = fd; }
-};
-
-void configure(AdoptingServer& server, const HttpOptions& options) {
-  const std::size_t threads = options.threads;
-  server.new_task_queue = [threads] { return new httplib::ThreadPool(threads); };
-  server.set_read_timeout(options.read_timeout);
-  server.set_write_timeout(options.write_timeout);
-  server.set_keep_alive_timeout(options.keep_alive_timeout.count());
-  server.set_keep_alive_max_count(kRequestsPerConnection);
-  server.set_payload_max_length(kMaxRequestBody);
-  server.set_tcp_nodelay(true);
-  server.set_pre_routing_handler([](const httplib::Request& request, httplib::Response&) {
-    refuse_brotli(request);
-    return httplib::Server::HandlerResponse::Unhandled;
-  });
-  server.set_exception_handler(
-      [](const httplib::Request&, httplib::Response& response, std::exception_ptr thrown) {
-        set_text(response, 500, problem_of(thrown));
-      });
-  server.set_error_handler([](const httplib::Request& request, httplib::Response& response) {
-    if (!response.body.empty()) return;
-    const int status = response.status;
-    set_text(response, status,
-             status == 404 ? "no such page: " + request.path : "status " + std::to_string(status));
-  });
-}
-
-void route(AdoptingServer& server, const HttpHandlers& handlers) {
-  using httplib::Request;
-  using httplib::Response;
-  server.Get("/metrics", [make = handlers.metrics](const Request&, Response& response) {
-    serve_body(make, kMetricsContentType, response);
-  });
-  server.Get("/healthz", [](const Request&, Response& response) { set_text(response, 200, "ok"); });
-  server.Get("/readyz", [ask = handlers.readiness](const Request&, Response& response) {
-    serve_readiness(ask, response);
-  });
-  server.Get("/debug/state", [make = handlers.debug_state](const Request&, Response& response) {
-    serve_body(make, "application/json", response);
-  });
-  server.Get("/", [](const Request&, Response& response) {
-    response.set_content(std::string(kIndex), "text/html; charset=utf-8");
-  });
+HttpPage::Make page_of(std::function<Readiness()> ask, std::string yes, std::string no) {
+  return [ask = std::move(ask), yes = std::move(yes), no = std::move(no)] {
+    return body_of([&] {
+      const Readiness readiness = ask ? ask() : Readiness{true, ""};
+      const std::string& plain = readiness.ready ? yes : no;
+      return text_body(readiness.ready ? 200 : 503,
+                       readiness.reason.empty() ? plain : readiness.reason);
+    });
+  };
 }
 
 }  // namespace
 
-class HttpServer::Impl {
+/// One thread has the connections, the pages are made on others.
+class HttpServer::Impl : private HttpConnection::Owner {
  public:
-  Impl(Listener listener, const HttpOptions& options, const HttpHandlers& handlers)
-      : listener_(std::move(listener)) {
-    configure(server_, options);
-    route(server_, handlers);
-    thread_ = std::thread([this] { serve(); });
+  Impl(Listener listener, HttpOptions options, HttpHandlers handlers)
+      : options_(std::move(options)),
+        port_(listener.port),
+        acceptor_(io_),
+        retry_(io_),
+        clients_(options_.max_connections, options_.max_body_bytes),
+        health_(page_of(std::move(handlers.liveness), "ok", "not alive")),
+        pool_(kPages) {
+    pages_.try_emplace("/metrics", io_, pool_,
+                       page_of(std::move(handlers.metrics), kMetricsContentType));
+    pages_.try_emplace("/debug/state", io_, pool_,
+                       page_of(std::move(handlers.debug_state), "application/json"));
+    pages_.try_emplace("/readyz", io_, pool_,
+                       page_of(std::move(handlers.readiness), "ready", "not ready"));
+    adopt(std::move(listener.fd));
+    accept();
+    thread_ = std::thread([this] { run(); });
   }
-  ~Impl() { stop(); }
+  ~Impl() override { stop(); }
 
-  std::uint16_t port() const { return listener_.port; }
+  std::uint16_t port() const { return port_; }
 
   void stop() {
-    stopping_ = true;
     if (!thread_.joinable()) return;
-    // The shutdown ends the accept; stop() besides makes idle connections give up early. Either
-    // alone could come between two rounds of serve().
-    if (server_.is_running()) server_.stop();
-    ::shutdown(listener_.fd.get(), SHUT_RDWR);
+    asio::post(io_, [this] {
+      stopping_ = true;
+      boost::system::error_code ignored;
+      acceptor_.close(ignored);
+      clients_.close_all();
+      io_.stop();
+    });
     thread_.join();
-    listener_.fd.reset();
+    pool_.join();
   }
 
  private:
-  /// cpp-httplib gives up at the first failed accept, such as a connection that was reset in the
-  /// queue or a full file table; the listening socket survives in ours and is handed over again.
-  void serve() {
-    while (!stopping_) {
-      UniqueFd fd(fcntl(listener_.fd.get(), F_DUPFD_CLOEXEC, 0));
-      if (fd) serve_from(std::move(fd));
-      if (!stopping_) std::this_thread::sleep_for(kAcceptRetry);
+  void adopt(UniqueFd fd) {
+    int family = AF_INET;
+    socklen_t size = sizeof(family);
+    ::getsockopt(fd.get(), SOL_SOCKET, SO_DOMAIN, &family, &size);
+    acceptor_.assign(family == AF_INET6 ? asio::ip::tcp::v6() : asio::ip::tcp::v4(), fd.get());
+    static_cast<void>(fd.release());
+    // Connections inherit them.
+    boost::system::error_code ignored;
+    acceptor_.set_option(asio::socket_base::receive_buffer_size(kReceiveBuffer), ignored);
+    acceptor_.set_option(asio::socket_base::send_buffer_size(kSendBuffer), ignored);
+  }
+
+  void run() {
+    for (;;) {
+      try {
+        io_.run();
+        return;
+      } catch (const std::exception&) {
+        // No memory at the moment, for one connection.
+      }
     }
   }
 
-  void serve_from(UniqueFd fd) {
-    try {
-      server_.adopt(fd.get());
-      server_.listen_after_bind();
-      static_cast<void>(fd.release());  // closed by the server
-    } catch (const std::exception&) {
-      // No thread or memory at the moment: the next round tries again.
-    }
+  void accept() {
+    acceptor_.async_accept(
+        [this](const boost::system::error_code& error, asio::ip::tcp::socket socket) {
+          if (stopping_) return;
+          if (error) return accept_later();
+          admit(std::move(socket));
+          accept();
+        });
   }
 
-  Listener listener_;
-  AdoptingServer server_;
-  std::atomic<bool> stopping_{false};
+  /// Such as a full file table, or a connection that was reset in the queue.
+  void accept_later() {
+    retry_.expires_after(kAcceptRetry);
+    retry_.async_wait([this](const boost::system::error_code& error) {
+      if (!error) accept();
+    });
+  }
+
+  void admit(asio::ip::tcp::socket socket) {
+    auto connection = std::make_shared<HttpConnection>(std::move(socket), options_.limits, owner());
+    clients_.add(connection);
+    connection->start();
+  }
+
+  HttpConnection::Owner& owner() { return *this; }
+
+  void requested(const std::shared_ptr<HttpConnection>& connection,
+                 HttpConnection::Request request) override {
+    clients_.bound_bodies();
+    const auto page = request.read ? pages_.find(request.path) : pages_.end();
+    if (page != pages_.end()) return page->second.ask(connection, request.gzip);
+    connection->answer(std::make_shared<const HttpBody>(small_page(request)));
+  }
+
+  HttpBody small_page(const HttpConnection::Request& request) const {
+    if (request.read && request.path == "/healthz") return health_();
+    if (request.read && request.path == "/")
+      return {200, "text/html; charset=utf-8", std::string(kIndex)};
+    return text_body(404, "no such page: " + request.path);
+  }
+
+  void closed(const std::shared_ptr<HttpConnection>& connection) override {
+    for (auto& [path, page] : pages_) page.forget(connection);
+    clients_.remove(connection);
+  }
+
+  const HttpOptions options_;
+  const std::uint16_t port_;
+  asio::io_context io_{1};
+  asio::ip::tcp::acceptor acceptor_;
+  asio::steady_timer retry_;
+  HttpClients clients_;
+  const HttpPage::Make health_;
+  std::map<std::string, HttpPage> pages_;
+  asio::thread_pool pool_;
+  bool stopping_ = false;
   std::thread thread_;
 };
 
@@ -180,7 +205,8 @@ Result<std::unique_ptr<HttpServer>> HttpServer::create(HttpOptions options, Http
   auto listener = listen_tcp(options.host, options.port);
   if (!listener) return fail(listener.error());
   try {
-    auto impl = std::make_unique<Impl>(std::move(*listener), options, handlers);
+    auto impl =
+        std::make_unique<Impl>(std::move(*listener), std::move(options), std::move(handlers));
     return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
   } catch (const std::exception& problem) {
     return fail(Error{"start HTTP server", "", problem.what(), "", 0});

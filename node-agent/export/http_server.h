@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -9,17 +8,18 @@
 #include <string>
 
 #include "base/result.h"
+#include "export/http_connection.h"
 
 namespace ingero::exporting {
 
 struct HttpOptions {
   std::string host;  ///< address or name without brackets; empty: all interfaces, IPv4 and IPv6
-  std::uint16_t port = 0;   ///< 0: the kernel chooses
-  std::size_t threads = 4;  ///< requests served at once
-  std::chrono::seconds read_timeout{5};
-  std::chrono::seconds write_timeout{10};
-  /// An idle connection occupies a thread for so long; stop() may wait as long.
-  std::chrono::seconds keep_alive_timeout{1};
+  std::uint16_t port = 0;  ///< 0: the kernel chooses
+  /// Clients at once. One more takes the place of one of the address that has the most.
+  std::size_t max_connections = 64;
+  /// Pages that slow clients keep from being freed; beyond, the clients of the oldest are given up.
+  std::size_t max_body_bytes = std::size_t{64} << 20;
+  HttpLimits limits;
 };
 
 struct Readiness {
@@ -27,15 +27,19 @@ struct Readiness {
   std::string reason;  ///< what is waited for, or anything worth saying
 };
 
-/// Called from the server's threads, several at once. An error or exception becomes a 500.
+/// An error or exception becomes a 500. Each is called from one thread at a time, the three that make
+/// pages beside each other.
 struct HttpHandlers {
   std::function<Result<std::string>()> metrics;      ///< body of /metrics
   std::function<Readiness()> readiness;              ///< /readyz: 200 or 503
   std::function<Result<std::string>()> debug_state;  ///< JSON body of /debug/state
+  /// /healthz: 200 or 503; none: always 200. From the thread that serves all: must not wait.
+  std::function<Readiness()> liveness;
 };
 
 /// Serves /metrics, /healthz, /readyz, /debug/state and an index until it is stopped or destroyed.
-/// A process that has one ignores SIGPIPE (cpp-httplib sets that).
+/// A request is its line and headers, and nothing that clients do costs more than a bounded piece of
+/// memory or the time of others (docs/adr/0007).
 class HttpServer {
  public:
   /// Binds and begins to serve. An error names the address and says why.
@@ -47,7 +51,8 @@ class HttpServer {
   /// The port that is bound.
   std::uint16_t port() const;
 
-  /// Ends requests in progress, closes the port and joins the threads. Can be called again.
+  /// Closes the port and all connections, and waits for pages that are being made. Can be called
+  /// again.
   void stop();
 
  private:
