@@ -45,18 +45,23 @@ static __always_inline u32 duration_bucket(u64 ns)
 	return bucket < DURATION_BUCKETS ? bucket : DURATION_BUCKETS - 1;
 }
 
-static __always_inline u32 size_bucket(u64 bytes)
+/* An index that the verifier sees bounded: the compiler would compare 32 bits of it and use 64, of which
+ * kernels up to 6.1 make nothing. */
+static __always_inline u64 bounded_index(u64 index, u64 last)
 {
-	u32 bucket;
+	asm volatile("" : "+r"(index));
+	return index < last ? index : last;
+}
 
+static __always_inline u64 size_bucket(u64 bytes)
+{
 	if (bytes <= 1024)
 		return 0;
-	bucket = (log2_u64(bytes - 1) - 10) / 2 + 1;
-	return bucket < SIZE_BUCKETS ? bucket : SIZE_BUCKETS - 1;
+	return bounded_index((log2_u64(bytes - 1) - 10) / 2 + 1, SIZE_BUCKETS - 1);
 }
 
 /* The entry of a key, made at its first call. A full map folds the process into its cgroup's entry. */
-static __noinline struct call_stats *stats_create(struct call_key *key)
+STATIC_FUNCTION struct call_stats *stats_create(struct call_key *key)
 {
 	struct call_key folded;
 	struct call_stats *stats;

@@ -98,7 +98,7 @@ static __always_inline u64 user_pointer(u64 address)
 SHARED_FUNCTION int comm_publish_async(struct thread_state *thread, u64 handle)
 {
 	struct pending_key key = {};
-	struct pending_comm *comm, copy;
+	struct pending_comm *comm;
 	u32 i;
 
 	if (!thread)
@@ -108,9 +108,9 @@ SHARED_FUNCTION int comm_publish_async(struct thread_state *thread, u64 handle)
 		comm = bpf_map_lookup_elem(&pending, &key);
 		if (!comm || user_pointer(comm->out) != handle)
 			continue;
-		copy = *comm;
+		thread->scratch.pending = *comm;
 		bpf_map_delete_elem(&pending, &key);
-		return comm_publish(thread, &copy, handle);
+		return comm_publish(thread, &thread->scratch.pending, handle);
 	}
 	return 0;
 }

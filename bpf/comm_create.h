@@ -23,19 +23,20 @@ static __always_inline u64 hash_pair(u64 a, u64 b)
 /* All 128 bytes folded, the same on every rank; 0 when they can't be read. */
 SHARED_FUNCTION u64 unique_id_hash(u64 address)
 {
-	u64 words[UNIQUE_ID_SIZE / 8], hash = 0;
+	u64 word, hash = 0;
 	int i;
 
-	if (bpf_probe_read_user(words, sizeof(words), (void *)address)) {
-		count_loss(LOSS_ARGUMENTS_UNREADABLE);
-		return 0;
+	for (i = 0; i < UNIQUE_ID_SIZE / 8; i++) {
+		if (bpf_probe_read_user(&word, sizeof(word), (void *)(address + 8 * (u64)i))) {
+			count_loss(LOSS_ARGUMENTS_UNREADABLE);
+			return 0;
+		}
+		hash = splitmix64(hash ^ word);
 	}
-	for (i = 0; i < UNIQUE_ID_SIZE / 8; i++)
-		hash = splitmix64(hash ^ words[i]);
 	return hash;
 }
 
-SHARED_FUNCTION int comm_remember(struct thread_state *thread, struct pending_comm *comm)
+STATIC_FUNCTION int comm_remember(struct thread_state *thread, struct pending_comm *comm)
 {
 	struct pending_key key = {};
 
@@ -52,7 +53,7 @@ SHARED_FUNCTION int comm_remember(struct thread_state *thread, struct pending_co
 }
 
 /* A non-blocking call: the library stores the handle in a thread of its own, some time later. */
-SHARED_FUNCTION int comm_remember_async(struct thread_state *thread, struct pending_comm *comm)
+STATIC_FUNCTION int comm_remember_async(struct thread_state *thread, struct pending_comm *comm)
 {
 	struct pending_key key = {};
 	u32 i;
@@ -91,7 +92,6 @@ SHARED_FUNCTION int comms_at_group_end(struct thread_state *thread)
 {
 	struct pending_key key = {};
 	struct pending_comm *comm;
-	struct pending_comm copy;
 	u32 i;
 
 	if (!thread)
@@ -104,9 +104,10 @@ SHARED_FUNCTION int comms_at_group_end(struct thread_state *thread)
 		comm = bpf_map_lookup_elem(&pending, &key);
 		if (!comm)
 			continue;
-		copy = *comm;
+		thread->scratch.pending = *comm;
 		bpf_map_delete_elem(&pending, &key);
-		comm_publish(thread, &copy, user_pointer(copy.out));
+		comm_publish(thread, &thread->scratch.pending,
+			     user_pointer(thread->scratch.pending.out));
 	}
 	thread->pending_comms = 0;
 	return 0;

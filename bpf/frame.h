@@ -158,20 +158,36 @@ static __always_inline int session_is_return(user_regs_t *regs)
 	return bpf_get_func_ip(regs) != USER_IP(regs);
 }
 
+/* From 6.13 (arm64: 6.17) the kernel gives functions of 64 bytes of stack and more a stack that belongs to
+ * the processor. A program of a uprobe can be preempted there, and the next thread writes over it. A
+ * program with a tail call in it is left on its thread's stack, even where the call can never be made; the
+ * agent tries at start which kernels need it, and takes the instruction out for the others
+ * (attach/thread_stack.h). A sleepable program can have no tail call: it must stay below 64 bytes. */
+static const volatile u32 never;
+
+static __always_inline void stay_on_thread_stack(user_regs_t *regs)
+{
+	if (never)
+		bpf_tail_call(regs, &no_programs, 0);
+}
+
 /* Three programs of one pair of halves: attached as entry and return probe, or once as a session. */
 #define CALL_PROGRAMS(name)                                                                        \
 	SEC("uprobe") int name##_entry(user_regs_t *regs)                                          \
 	{                                                                                          \
+		stay_on_thread_stack(regs);                                                        \
 		name##_enter(regs, bpf_get_attach_cookie(regs));                                   \
 		return 0;                                                                          \
 	}                                                                                          \
 	SEC("uprobe") int name##_return(user_regs_t *regs)                                         \
 	{                                                                                          \
+		stay_on_thread_stack(regs);                                                        \
 		name##_exit(regs);                                                                 \
 		return 0;                                                                          \
 	}                                                                                          \
 	SEC("uprobe") int name##_session(user_regs_t *regs)                                        \
 	{                                                                                          \
+		stay_on_thread_stack(regs);                                                        \
 		if (session_is_return(regs)) {                                                     \
 			name##_exit(regs);                                                         \
 			return 0;                                                                  \

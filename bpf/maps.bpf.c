@@ -22,6 +22,7 @@ struct threads_map threads SEC(".maps");
 struct spare_threads_map spare_threads SEC(".maps");
 struct lifecycle_ring lifecycle_events SEC(".maps");
 struct call_rings_map call_rings SEC(".maps");
+struct no_programs_map no_programs SEC(".maps");
 
 volatile struct agent_settings settings SEC(".bss");
 

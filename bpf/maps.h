@@ -34,6 +34,29 @@ struct call_frame {
 	char name[COMM_NAME_SIZE];
 };
 
+#define MAX_PENDING_COMMS 64
+#define MAX_ASYNC_COMMS 16 /* of a process: made by non-blocking calls, not used yet */
+
+/* A communicator whose pointer the library stores later. */
+struct pending_comm {
+	u64 out;
+	u64 out_before;
+	u64 id_hash;
+	u64 parent;
+	u64 cookie;
+	s32 rank;
+	u32 nranks;
+	char name[COMM_NAME_SIZE];
+};
+
+/* What is too large for the BPF stack, of which all callers together have 512 bytes up to Linux 6.7. It is
+ * the thread's own: a program of a uprobe may be preempted, so what belongs to a processor would be
+ * written over. */
+struct thread_scratch {
+	struct comm_info info;
+	struct pending_comm pending;
+};
+
 struct thread_state {
 	u64 process_start_ns;
 	u32 tgid;
@@ -47,12 +70,10 @@ struct thread_state {
 	u64 cgroup_id; /* at the last outermost call's entry; 0: none yet */
 	struct cgroup_policy policy; /* copy of what holds for that cgroup */
 	struct call_frame frame;
+	struct thread_scratch scratch;
 };
 
-#define MAX_PENDING_COMMS 64
-#define MAX_ASYNC_COMMS 16 /* of a process: made by non-blocking calls, not used yet */
-
-/* A communicator whose pointer the library stores later. */
+/* Where it is kept until then. */
 struct pending_key {
 	u64 owner; /* pid_tgid of the thread with the open group, or an async owner, see comm.h */
 	u64 slot;
@@ -64,17 +85,6 @@ static __always_inline void async_key_of(struct pending_key *key, u64 process_st
 	key->owner = process_start_ns | (1ULL << 63); /* no pid_tgid has the upper bit */
 	key->slot = ((u64)tgid << 32) | ((exec_id & 0xffffff) << 8) | slot;
 }
-
-struct pending_comm {
-	u64 out;
-	u64 out_before;
-	u64 id_hash;
-	u64 parent;
-	u64 cookie;
-	s32 rank;
-	u32 nranks;
-	char name[COMM_NAME_SIZE];
-};
 
 /* Hash maps are preallocated: kernels before 6.1 must not allocate in a uprobe. Sizes are set at load. */
 struct calls_map {
@@ -261,11 +271,23 @@ struct call_rings_map {
 };
 extern struct call_rings_map call_rings SEC(".maps");
 
+/* Always empty: see stay_on_thread_stack(). */
+struct no_programs_map {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u32);
+};
+extern struct no_programs_map no_programs SEC(".maps");
+
 extern volatile struct agent_settings settings SEC(".bss");
 
 /* Verified once by itself, not at each call: keeps the load fast. Its pointers may be null to the
- * verifier, hence the checks. Weak, because several objects bring it along. */
+ * verifier, hence the checks. Weak, because several objects bring it along. What its arguments point to is
+ * neither key nor value of a map: kernels before 6.2 know only that it is memory. A function that needs
+ * that is STATIC_FUNCTION. */
 #define SHARED_FUNCTION __weak __noinline
+#define STATIC_FUNCTION static __noinline
 
 static __always_inline void count_loss_n(u32 reason, u64 n)
 {

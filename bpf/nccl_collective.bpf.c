@@ -50,22 +50,25 @@ static __always_inline int nccl_collective_enter(user_regs_t *regs, u64 cookie)
 }
 
 /* The communicator of this call; an unknown one is reported to the agent once, which reads its memory. */
-static __noinline struct comm_info *comm_unknown(struct thread_state *thread, struct comm_key *key,
-						 u64 cookie)
+STATIC_FUNCTION struct comm_info *comm_unknown(struct thread_state *thread, struct comm_key *key,
+					       u64 cookie)
 {
-	struct comm_info info = {.rank = RANK_UNKNOWN};
+	struct comm_info *info;
 	struct task_struct *task = bpf_get_current_task_btf();
 
-	if (!key || !key->comm)
+	if (!thread || !key || !key->comm)
 		return NULL;
 	if (comm_publish_async(thread, key->comm))
 		return bpf_map_lookup_elem(&comms, key);
-	info.cgroup_id = task_cgroup_id(task);
-	info.library = COOKIE_LIBRARY(cookie);
-	read_comm_ranks(&info, key->comm);
-	if (bpf_map_update_elem(&comms, key, &info, BPF_NOEXIST))
+	info = &thread->scratch.info;
+	__builtin_memset(info, 0, sizeof(*info));
+	info->rank = RANK_UNKNOWN;
+	info->cgroup_id = task_cgroup_id(task);
+	info->library = COOKIE_LIBRARY(cookie);
+	read_comm_ranks(info, key->comm);
+	if (bpf_map_update_elem(&comms, key, info, BPF_NOEXIST))
 		return bpf_map_lookup_elem(&comms, key);
-	send_comm_event(EVENT_COMM_UNKNOWN, key->comm, &info);
+	send_comm_event(EVENT_COMM_UNKNOWN, key->comm, info);
 	return bpf_map_lookup_elem(&comms, key);
 }
 
@@ -100,7 +103,7 @@ static __always_inline u64 message_size(struct call_frame *frame, struct comm_in
 }
 
 /* Remembers the stream's last collective for the synchronize that may follow. */
-SHARED_FUNCTION int stream_create(struct stream_key *key, struct call_key *call)
+STATIC_FUNCTION int stream_create(struct stream_key *key, struct call_key *call)
 {
 	struct stream_state state = {};
 

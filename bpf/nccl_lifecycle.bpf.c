@@ -45,7 +45,7 @@ static __always_inline void begin_comm(struct call_frame *frame, u64 out, u32 nr
 	frame->id_hash = hash;
 }
 
-static __noinline struct comm_info *known_comm(struct thread_state *thread, u64 handle)
+STATIC_FUNCTION struct comm_info *known_comm(struct thread_state *thread, u64 handle)
 {
 	struct comm_key key = {};
 
@@ -55,15 +55,25 @@ static __noinline struct comm_info *known_comm(struct thread_state *thread, u64 
 	return bpf_map_lookup_elem(&comms, &key);
 }
 
+/* 1 or 0, without a branch: a branch per rank would double what kernels up to 5.15 have to verify. */
+static __always_inline u32 is_less(s32 a, s32 b)
+{
+	u64 difference = (s64)a - (s64)b;
+
+	asm volatile("" : "+r"(difference));
+	return difference >> 63;
+}
+
 /* Ranks are renumbered in order, the excluded ones left out. */
 SHARED_FUNCTION int shrink_ranks(struct call_frame *frame, struct comm_info *parent, u64 list,
 				 u32 excluded)
 {
-	s32 rank, out, i;
+	s32 own, rank, out, i;
 
 	if (!frame || !parent)
 		return 0;
-	rank = parent->rank;
+	own = parent->rank;
+	rank = own;
 	if (rank < 0 || excluded >= parent->nranks || excluded > MAX_EXCLUDED)
 		return 0;
 	for (i = 0; i < MAX_EXCLUDED; i++) {
@@ -73,8 +83,7 @@ SHARED_FUNCTION int shrink_ranks(struct call_frame *frame, struct comm_info *par
 			count_loss(LOSS_ARGUMENTS_UNREADABLE);
 			return 0;
 		}
-		if (out < parent->rank)
-			rank--;
+		rank -= is_less(out, own);
 	}
 	frame->nranks = parent->nranks - excluded;
 	frame->rank = rank;
@@ -83,8 +92,8 @@ SHARED_FUNCTION int shrink_ranks(struct call_frame *frame, struct comm_info *par
 
 /* ncclCommSplit(comm, color, key, newcomm, config): every rank of the parent calls it, so its number and
  * color name the child the same way everywhere. Rank and size are not among the arguments. */
-static __noinline int split_enter(user_regs_t *regs, struct thread_state *thread,
-				  struct call_frame *frame)
+STATIC_FUNCTION int split_enter(user_regs_t *regs, struct thread_state *thread,
+				struct call_frame *frame)
 {
 	struct comm_info *parent;
 	u64 hash = 0;
@@ -105,8 +114,8 @@ static __noinline int split_enter(user_regs_t *regs, struct thread_state *thread
 }
 
 /* ncclCommShrink(comm, excluded, n, newcomm, config, flags) */
-static __noinline int shrink_enter(user_regs_t *regs, struct thread_state *thread,
-				   struct call_frame *frame)
+STATIC_FUNCTION int shrink_enter(user_regs_t *regs, struct thread_state *thread,
+				 struct call_frame *frame)
 {
 	struct comm_info *parent;
 	u64 hash = 0;
@@ -125,8 +134,8 @@ static __noinline int shrink_enter(user_regs_t *regs, struct thread_state *threa
 }
 
 /* ncclCommGrow(comm, nranks, id, rank, newcomm, config): ranks of the parent keep theirs and pass -1. */
-static __noinline int grow_enter(user_regs_t *regs, struct thread_state *thread,
-				 struct call_frame *frame)
+STATIC_FUNCTION int grow_enter(user_regs_t *regs, struct thread_state *thread,
+			       struct call_frame *frame)
 {
 	struct comm_info *parent;
 	s32 rank = (s32)call_arg(regs, 4);
@@ -147,7 +156,7 @@ static __noinline int grow_enter(user_regs_t *regs, struct thread_state *thread,
  * frame keeps who it was. */
 SHARED_FUNCTION int end_comm(struct thread_state *thread, struct call_frame *frame, u64 handle)
 {
-	struct comm_info *info, copy;
+	struct comm_info *info;
 	struct comm_key key = {};
 
 	if (!thread || !frame)
@@ -162,14 +171,14 @@ SHARED_FUNCTION int end_comm(struct thread_state *thread, struct call_frame *fra
 	frame->rank = info->rank;
 	frame->nranks = info->nranks;
 	frame->id_hash = info->id_hash;
-	copy = *info;
+	thread->scratch.info = *info;
 	bpf_map_delete_elem(&comms, &key);
-	send_comm_event(EVENT_COMM_ENDED, handle, &copy);
+	send_comm_event(EVENT_COMM_ENDED, handle, &thread->scratch.info);
 	return 0;
 }
 
-static __noinline int lifecycle_arguments(user_regs_t *regs, struct thread_state *thread,
-					  struct call_frame *frame, u32 function)
+STATIC_FUNCTION int lifecycle_arguments(user_regs_t *regs, struct thread_state *thread,
+					struct call_frame *frame, u32 function)
 {
 	if (!thread || !frame)
 		return 0;
@@ -244,46 +253,50 @@ static __always_inline int nccl_lifecycle_enter(user_regs_t *regs, u64 cookie)
 
 SHARED_FUNCTION int init_all_exit(struct thread_state *thread, struct call_frame *frame)
 {
-	struct pending_comm comm = {};
-	u32 i;
+	struct pending_comm *comm;
+	u32 nranks, i;
 
 	if (!thread || !frame)
 		return 0;
-	comm.cookie = frame->cookie;
-	comm.nranks = frame->nranks;
-	comm.id_hash = frame->id_hash;
-	if (!comm.id_hash) /* the library made its id without the public call: unique, if not comparable */
-		comm.id_hash = hash_pair(thread->process_start_ns ^ thread->tgid, frame->start_ns);
+	nranks = frame->nranks;
+	comm = &thread->scratch.pending;
+	__builtin_memset(comm, 0, sizeof(*comm));
+	comm->cookie = frame->cookie;
+	comm->nranks = nranks;
+	comm->id_hash = frame->id_hash;
+	if (!comm->id_hash) /* the library made its id without the public call: unique, if not comparable */
+		comm->id_hash = hash_pair(thread->process_start_ns ^ thread->tgid, frame->start_ns);
 	for (i = 0; i < MAX_PENDING_COMMS; i++) {
-		if (i >= comm.nranks)
+		if (i >= nranks)
 			break;
-		comm.rank = i;
-		comm_publish(thread, &comm, user_pointer(frame->out + 8 * (u64)i));
+		comm->rank = i;
+		comm_publish(thread, comm, user_pointer(frame->out + 8 * (u64)i));
 	}
-	if (comm.nranks > MAX_PENDING_COMMS)
-		count_loss_n(LOSS_PENDING_COMMS_FULL, comm.nranks - MAX_PENDING_COMMS);
+	if (nranks > MAX_PENDING_COMMS)
+		count_loss_n(LOSS_PENDING_COMMS_FULL, nranks - MAX_PENDING_COMMS);
 	return 0;
 }
 
-SHARED_FUNCTION int create_exit(struct thread_state *thread, struct call_frame *frame)
+STATIC_FUNCTION int create_exit(struct thread_state *thread, struct call_frame *frame)
 {
-	struct pending_comm comm = {};
+	struct pending_comm *comm;
 
 	if (!thread || !frame || !frame->out)
 		return 0;
-	comm.out = frame->out;
-	comm.out_before = frame->out_before;
-	comm.id_hash = frame->id_hash;
-	comm.parent = frame->comm;
-	comm.cookie = frame->cookie;
-	comm.rank = frame->rank;
-	comm.nranks = frame->nranks;
-	__builtin_memcpy(comm.name, frame->name, COMM_NAME_SIZE);
-	comm_created(thread, &comm);
+	comm = &thread->scratch.pending;
+	comm->out = frame->out;
+	comm->out_before = frame->out_before;
+	comm->id_hash = frame->id_hash;
+	comm->parent = frame->comm;
+	comm->cookie = frame->cookie;
+	comm->rank = frame->rank;
+	comm->nranks = frame->nranks;
+	__builtin_memcpy(comm->name, frame->name, COMM_NAME_SIZE);
+	comm_created(thread, comm);
 	return 0;
 }
 
-SHARED_FUNCTION int lifecycle_effects(struct thread_state *thread, struct call_frame *frame,
+STATIC_FUNCTION int lifecycle_effects(struct thread_state *thread, struct call_frame *frame,
 				      u32 function, int failed)
 {
 	if (!thread || !frame)
@@ -311,10 +324,11 @@ SHARED_FUNCTION int lifecycle_effects(struct thread_state *thread, struct call_f
 }
 
 /* The communicator that the call made, ended or was about. */
-static __always_inline struct comm_info *comm_of_call(struct thread_state *thread,
-						      struct call_frame *frame, u32 function,
-						      int failed, struct comm_info *ended)
+static __always_inline struct comm_info *
+comm_of_call(struct thread_state *thread, struct call_frame *frame, u32 function, int failed)
 {
+	struct comm_info *ended = &thread->scratch.info;
+
 	if (function == FUNCTION_DESTROY || function == FUNCTION_ABORT) {
 		ended->rank = frame->rank;
 		ended->nranks = frame->nranks;
@@ -328,7 +342,7 @@ static __always_inline struct comm_info *comm_of_call(struct thread_state *threa
 
 static __always_inline void nccl_lifecycle_exit(user_regs_t *regs)
 {
-	struct comm_info *comm, ended = {};
+	struct comm_info *comm;
 	u64 now = bpf_ktime_get_ns();
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct thread_state *thread = thread_at_return(task);
@@ -356,7 +370,7 @@ static __always_inline void nccl_lifecycle_exit(user_regs_t *regs)
 	lifecycle_effects(thread, frame, key.function, failed);
 	if (!frame->streamed)
 		return;
-	comm = comm_of_call(thread, frame, key.function, failed, &ended);
+	comm = comm_of_call(thread, frame, key.function, failed);
 	send_call(task, &key, thread, frame, comm, 0, now - frame->start_ns, 0, result, failed);
 }
 

@@ -8,6 +8,9 @@
 #define TASK_STOPPED_OR_TRACED 0x000c
 #define TASK_RTLOCK_WAIT 0x1000 /* a sleeping spin lock of PREEMPT_RT */
 
+/* From 5.18 the tracepoint of a switch has a fourth argument. */
+const volatile unsigned int switch_tells_state = 0;
+
 static __always_inline int is_traced_process(struct task_struct *task)
 {
 	struct process_key key = {};
@@ -151,7 +154,7 @@ int scheduler_wakeup_new(u64 *ctx)
 	return 0;
 }
 
-/* The state of the third argument is that of the decision to block: __state may be that of a wake-up by now,
+/* The state of the fourth argument is that of the decision to block: __state may be that of a wake-up by now,
  * and is that of a running task where a signal kept it from sleeping, whatever the argument says (6.1). */
 SEC("tp_btf/sched_switch")
 int scheduler_switch(u64 *ctx)
@@ -159,7 +162,7 @@ int scheduler_switch(u64 *ctx)
 	int preempted = ctx[0] & 1;
 	struct task_struct *previous = (void *)ctx[1];
 	struct task_struct *next = (void *)ctx[2];
-	u32 state = ctx[3];
+	u32 state = switch_tells_state ? (u32)ctx[3] : previous->__state;
 
 	if (!previous->__state) /* preempted: ready to go on */
 		queue_begin(previous);

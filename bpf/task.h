@@ -109,19 +109,20 @@ SHARED_FUNCTION int thread_begin(struct thread_state *thread)
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct process_key key = {};
 	u64 cgroup_id = task_cgroup_id(task), *known;
+	u32 tgid = task->tgid;
 
 	if (!thread)
 		return 0;
 	thread->process_start_ns = task->group_leader->start_boottime;
-	thread->tgid = task->tgid;
+	thread->tgid = tgid;
 	thread->exec_id = task->self_exec_id;
 	thread->traced = 1;
 	if (settings.only_listed_processes)
-		thread->traced = bpf_map_lookup_elem(&traced_tgids, &thread->tgid) != NULL;
+		thread->traced = bpf_map_lookup_elem(&traced_tgids, &tgid) != NULL;
 	if (!thread->traced)
 		return 0;
 	key.start_ns = thread->process_start_ns;
-	key.tgid = thread->tgid;
+	key.tgid = tgid;
 	known = bpf_map_lookup_elem(&processes, &key);
 	if (known && *known)
 		return 0; /* another of its threads was here first */
@@ -133,7 +134,7 @@ SHARED_FUNCTION int thread_begin(struct thread_state *thread)
 	return 0;
 }
 
-static __noinline struct thread_state *thread_create(void)
+STATIC_FUNCTION struct thread_state *thread_create(void)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	u64 id = bpf_get_current_pid_tgid();

@@ -59,6 +59,7 @@ struct signal_struct {
 };
 
 struct task_struct {
+	void *stack; /* lowest address */
 	unsigned int __state;
 	int pid;
 	int tgid;

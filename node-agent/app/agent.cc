@@ -69,6 +69,9 @@ Status Agent::load() {
   bpf_options.settings.stream_calls = options_.stream_everything ? 1 : 0;
   bpf_options.settings.only_listed_processes = options_.only_pid ? 1 : 0;
   bpf_options.find_sockets = options_.stream.handlers.on_retransmit != nullptr;
+  const auto tail_calls = attach::choose_thread_stack(method_);
+  if (!tail_calls) return fail(tail_calls.error());
+  bpf_options.tail_calls = *tail_calls;
   bpf_options.settings.entry_only = method_ == AttachMethod::kEntryOnly ? 1 : 0;
   auto bpf = attach::BpfObject::create(bpf_options);
   if (!bpf) return fail(bpf.error());

@@ -167,17 +167,20 @@ Result<std::unique_ptr<BpfObject>> BpfObject::create(const BpfOptions& options) 
                   progs.cuda_copy_session);
   select_programs(options.method, progs.cuda_stream_sync_entry, progs.cuda_stream_sync_return,
                   progs.cuda_stream_sync_session);
-  for (bpf_program* program :
-       {progs.selftest_entry, progs.selftest_return, progs.selftest_session, progs.empty_probe})
+  for (bpf_program* program : {progs.selftest_entry, progs.selftest_return, progs.selftest_session,
+                               progs.selftest_frame, progs.empty_probe})
     bpf_program__set_autoload(program, false);
   for (bpf_program* program : {progs.tcp_retransmit, progs.tcp_retransmit_synack})
     bpf_program__set_autoload(program, has_tracepoint(bpf_program__section_name(program)));
   bpf_program__set_autoload(progs.held_sockets, options.find_sockets &&
                                                     has_function("bpf_iter_task_file") &&
                                                     has_function("bpf_sock_from_file"));
-  bpf_map__set_autocreate(maps.selftest_hits, false);
+  for (bpf_map* map : {maps.selftest_hits, maps.selftest_stacks})
+    bpf_map__set_autocreate(map, false);
+  if (!options.tail_calls) take_out_tail_calls(parts->skeleton.get());
   bpf_map__set_max_entries(maps.calls, options.call_entries);
   parts->skeleton->rodata->retransmit_tells_error = arguments_of("tcp_retransmit_skb") > 2 ? 1 : 0;
+  parts->skeleton->rodata->switch_tells_state = arguments_of("sched_switch") > 3 ? 1 : 0;
   parts->skeleton->bss->settings = options.settings;
   if (const int code = load_skeleton(parts->skeleton.get()); code != 0) {
     if (!options.find_sockets) return fail(load_error(code, log.last_line()));

@@ -19,6 +19,9 @@ agent_settings count_everything();
 struct BpfOptions {
   model::AttachMethod method = model::AttachMethod::kSession;
   agent_settings settings = count_everything();
+  /// Programs hold a tail call that is never made: needed where the kernel would else run them on a
+  /// processor's stack (see choose_thread_stack()).
+  bool tail_calls = true;
   bool find_sockets = false;  ///< the iterator that finds who holds a socket, where the kernel can
   std::uint32_t call_entries = 16384;  ///< counter sets: process x function x direction
 };
@@ -76,6 +79,17 @@ struct MethodTrial {
 /// Attaches by each method to a function of the agent's own and calls it: best method first.
 /// A version number or a successful load proves nothing (facts of kernels differ).
 std::vector<MethodTrial> try_attach_methods();
+
+/// On whose stack a program with a frame as large as ours ran, with the tail call in it or without.
+struct StackTrial {
+  bool on_thread_stack = false;
+  std::string detail;  ///< why not
+};
+StackTrial try_thread_stack(model::AttachMethod method, bool tail_call);
+
+/// Whether this kernel needs the tail call (BpfOptions::tail_calls). An error: programs run on a stack of
+/// the processor all the same, where one that is preempted is written over: they must not be attached.
+Result<bool> choose_thread_stack(model::AttachMethod method);
 
 /// Whether a process under a strict seccomp filter survives return probes; tried with a child.
 struct SeccompTrial {

@@ -6,6 +6,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <mutex>
+#include <vector>
 
 namespace ingero::attach {
 namespace {
@@ -35,6 +36,22 @@ int keep_message(enum libbpf_print_level level, const char* format, va_list argu
 }  // namespace
 
 SkeletonPtr open_skeleton() { return SkeletonPtr(ingero_bpf__open()); }
+
+void take_out_tail_calls(ingero_bpf* skeleton) {
+  bpf_program* program = nullptr;
+  bpf_object__for_each_program(program, skeleton->obj) {
+    const bpf_insn* const first = bpf_program__insns(program);
+    std::vector<bpf_insn> instructions(first, first + bpf_program__insn_cnt(program));
+    for (bpf_insn& instruction : instructions) {
+      if (instruction.code != (BPF_JMP | BPF_CALL) || instruction.src_reg != 0 ||
+          instruction.imm != BPF_FUNC_tail_call)
+        continue;
+      // Of the same length, so that nothing moves: r0 = 0
+      instruction = bpf_insn{BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_0, 0, 0, 0};
+    }
+    bpf_program__set_insns(program, instructions.data(), instructions.size());
+  }
+}
 
 int load_skeleton(ingero_bpf* skeleton) { return ingero_bpf__load(skeleton); }
 

@@ -27,6 +27,10 @@ using SkeletonPtr = std::unique_ptr<ingero_bpf, SkeletonDeleter>;
 /// Opened, not loaded; null with errno set on failure.
 SkeletonPtr open_skeleton();
 
+/// Takes the tail calls that are never made out of all programs; to be called before the load. Where the
+/// kernel leaves programs on their thread's stack by itself they are not needed (bpf/frame.h).
+void take_out_tail_calls(ingero_bpf* skeleton);
+
 /// 0, or a negative errno.
 int load_skeleton(ingero_bpf* skeleton);
 

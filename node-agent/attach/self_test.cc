@@ -25,6 +25,7 @@ using model::AttachMethod;
 
 constexpr std::uint64_t kCookie = 0x1234567890abcdefULL;
 constexpr int kCalls = 5;
+constexpr std::uint64_t kLargestThreadStack = 64 << 10;  // arm64 with pages of 64 KiB
 
 /// Offset of the target in /proc/self/exe, or nothing when its mapping can't be found.
 std::optional<std::uint64_t> target_offset() {
@@ -41,47 +42,60 @@ std::optional<std::uint64_t> target_offset() {
   return std::nullopt;
 }
 
-/// Only the self-test's programs and map, with the method's attach type.
-Result<SkeletonPtr> load_selftest(AttachMethod method) {
-  LibbpfLog log;
-  SkeletonPtr skeleton = open_skeleton();
-  if (!skeleton) return fail_errno("open BPF object", "");
-  const bool by_session = method == AttachMethod::kSession;
-  const auto type = static_cast<enum bpf_attach_type>(by_session                       ? 57
+/// Loads those programs alone, with the method's attach type, and the self-test's maps.
+Status load_programs(AttachMethod method, const SkeletonPtr& skeleton,
+                     std::initializer_list<bpf_program*> wanted) {
+  const auto type = static_cast<enum bpf_attach_type>(method == AttachMethod::kSession ? 57
                                                       : method == AttachMethod::kMulti ? 48
                                                                                        : 0);
   bpf_program* program = nullptr;
   bpf_object__for_each_program(program, skeleton->obj) bpf_program__set_autoload(program, false);
-  auto& progs = skeleton->progs;
-  bpf_program__set_autoload(progs.selftest_session, by_session);
-  bpf_program__set_autoload(progs.selftest_entry, !by_session);
-  bpf_program__set_autoload(progs.selftest_return, !by_session);
-  for (bpf_program* one : {progs.selftest_entry, progs.selftest_return, progs.selftest_session})
+  for (bpf_program* one : wanted) {
+    bpf_program__set_autoload(one, true);
     bpf_program__set_expected_attach_type(one, type);
+  }
+  const auto& maps = skeleton->maps;
   bpf_map* map = nullptr;
   bpf_object__for_each_map(map, skeleton->obj) {
-    if (map != skeleton->maps.selftest_hits && !bpf_map__is_internal(map))
-      bpf_map__set_autocreate(map, false);
+    const bool ours =
+        map == maps.selftest_hits || map == maps.selftest_stacks || map == maps.no_programs;
+    if (!ours && !bpf_map__is_internal(map)) bpf_map__set_autocreate(map, false);
   }
+  LibbpfLog log;
   if (const int code = load_skeleton(skeleton.get()); code != 0) {
     Error error = Error::from_errno(-code, "load self-test", "");
     if (!log.last_line().empty()) error.cause += "; " + log.last_line();
     return fail(std::move(error));
   }
+  return {};
+}
+
+Result<SkeletonPtr> load_selftest(AttachMethod method) {
+  SkeletonPtr skeleton = open_skeleton();
+  if (!skeleton) return fail_errno("open BPF object", "");
+  const auto& progs = skeleton->progs;
+  const Status status =
+      method == AttachMethod::kSession
+          ? load_programs(method, skeleton, {progs.selftest_session})
+          : load_programs(method, skeleton, {progs.selftest_entry, progs.selftest_return});
+  if (!status) return fail(status.error());
   return skeleton;
 }
 
-Result<UprobeLink> attach_selftest(AttachMethod method, const SkeletonPtr& skeleton) {
+Result<UprobeLink> attach_to_target(AttachMethod method, const ProgramSet& programs) {
   const auto offset = target_offset();
   if (!offset)
     return fail(
         {"find the self-test function", "/proc/self/maps", "not mapped", "is /proc mounted?"});
-  const auto& progs = skeleton->progs;
-  const ProgramSet programs{bpf_program__fd(progs.selftest_entry),
-                            bpf_program__fd(progs.selftest_return),
-                            bpf_program__fd(progs.selftest_session)};
   const ProbeTarget target{*offset, kCookie};
   return UprobeLink::create(method, programs, "/proc/self/exe", {&target, 1});
+}
+
+Result<UprobeLink> attach_selftest(AttachMethod method, const SkeletonPtr& skeleton) {
+  const auto& progs = skeleton->progs;
+  return attach_to_target(
+      method, {bpf_program__fd(progs.selftest_entry), bpf_program__fd(progs.selftest_return),
+               bpf_program__fd(progs.selftest_session)});
 }
 
 std::uint64_t hits(const SkeletonPtr& skeleton, std::uint32_t which) {
@@ -128,6 +142,38 @@ std::vector<MethodTrial> try_attach_methods() {
        {AttachMethod::kSession, AttachMethod::kMulti, AttachMethod::kPerf})
     trials.push_back(try_method(method));
   return trials;
+}
+
+StackTrial try_thread_stack(AttachMethod method, bool tail_call) {
+  const SkeletonPtr skeleton = open_skeleton();
+  if (!skeleton) return {false, Error::from_errno(errno, "open BPF object", "").message()};
+  if (!tail_call) take_out_tail_calls(skeleton.get());
+  bpf_program* const frame = skeleton->progs.selftest_frame;
+  if (auto status = load_programs(method, skeleton, {frame}); !status)
+    return {false, status.error().message()};
+  const int program = bpf_program__fd(frame);
+  const auto link = attach_to_target(method, {program, program, program});
+  if (!link) return {false, link.error().message()};
+  ingero_selftest_target(1);
+  struct {
+    std::uint64_t frame, thread_stack;
+  } seen{};
+  const std::uint32_t zero = 0;
+  bpf_map_lookup_elem(bpf_map__fd(skeleton->maps.selftest_stacks), &zero, &seen);
+  if (seen.frame == 0) return {false, "the program did not run"};
+  if (seen.frame - seen.thread_stack < kLargestThreadStack) return {true, ""};
+  return {false, fmt::format("its frame is at {:#x}, the thread's stack at {:#x}", seen.frame,
+                             seen.thread_stack)};
+}
+
+Result<bool> choose_thread_stack(AttachMethod method) {
+  if (try_thread_stack(method, false).on_thread_stack) return false;
+  const StackTrial trial = try_thread_stack(method, true);
+  if (trial.on_thread_stack) return true;
+  return fail(
+      {"find the stack of BPF programs", std::string(to_string(method)),
+       "not the thread's, so a program that is preempted would be written over: " + trial.detail,
+       "use another kernel"});
 }
 
 SeccompTrial try_return_probe_under_seccomp(AttachMethod method) {

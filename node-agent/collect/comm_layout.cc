@@ -22,7 +22,8 @@ struct Release {
   std::uint32_t rank_offset;
 };
 
-constexpr std::array kReleases = {
+[[maybe_unused]] constexpr std::array kReleases = {
+    // for x86-64
     Release{"2.12.12", 16432},  Release{"2.14.3", 6064},    Release{"2.17.1", 7608},
     Release{"2.18.1", 9176},    Release{"2.18.3", 9176},    Release{"2.18.5", 9176},
     Release{"2.18.6", 9432},    Release{"2.19.3", 9432},    Release{"2.19.4", 9432},

@@ -27,6 +27,31 @@ TEST(AttachMethods, AChildUnderSeccompIsLookedAtAndNotGuessed) {
   }
 }
 
+TEST(AttachMethods, ProgramsWithALargeFrameRunOnTheirThreadsStackByTheChoiceThatTheAgentMakes) {
+  for (const MethodTrial& method : try_attach_methods()) {
+    if (!method.works) continue;
+    const auto tail_calls = choose_thread_stack(method.method);
+    ASSERT_TRUE(tail_calls) << tail_calls.error().message();
+    const StackTrial trial = try_thread_stack(method.method, *tail_calls);
+    EXPECT_TRUE(trial.on_thread_stack) << to_string(method.method) << ": " << trial.detail;
+    // What the tail call is for: without it this kernel would take another stack.
+    EXPECT_EQ(try_thread_stack(method.method, false).on_thread_stack, !*tail_calls);
+  }
+}
+
+TEST(AttachMethods, ProgramsLoadWithTheTailCallAndWithoutIt) {
+  for (const MethodTrial& method : try_attach_methods()) {
+    if (!method.works) continue;
+    for (const bool tail_calls : {true, false}) {
+      BpfOptions options;
+      options.method = method.method;
+      options.tail_calls = tail_calls;
+      const auto bpf = BpfObject::create(options);
+      EXPECT_TRUE(bpf) << to_string(method.method) << ": " << bpf.error().message();
+    }
+  }
+}
+
 TEST(AttachMethods, AnInstructionThatIsNotThereIsRefusedAsAWhole) {
   BpfOptions options;
   options.method = model::AttachMethod::kPerf;
