@@ -7,6 +7,7 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <boost/asio/post.hpp>
 #include <cerrno>
 #include <cstring>
 
@@ -20,6 +21,8 @@ using namespace std::chrono_literals;
 using model::AttachMethod;
 
 constexpr std::size_t kManyEnded = 512;
+/// Then whatever else the loop has to do comes first.
+constexpr collect::TurnLimit kLifecycleTurn{256, 5ms};
 }  // namespace
 
 Result<std::unique_ptr<Agent>> Agent::create(boost::asio::io_context& io, AgentOptions options) {
@@ -153,10 +156,14 @@ void Agent::start() {
 void Agent::await_lifecycle() {
   lifecycle_descriptor_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
                                    [this](const boost::system::error_code& error) {
-                                     if (error) return;
-                                     lifecycle_->consume();
-                                     await_lifecycle();
+                                     if (!error) take_lifecycle();
                                    });
+}
+
+void Agent::take_lifecycle() {
+  if (lifecycle_->consume(kLifecycleTurn) == collect::Turn::more)
+    boost::asio::post(io_, [this] { take_lifecycle(); });
+  else await_lifecycle();
 }
 
 void Agent::every(boost::asio::steady_timer& timer, std::chrono::nanoseconds interval,

@@ -97,6 +97,7 @@ class Agent {
   Status load();
   Status open_rings();
   void await_lifecycle();
+  void take_lifecycle();
   void every(boost::asio::steady_timer& timer, std::chrono::nanoseconds interval,
              void (Agent::*action)());
   void on_lifecycle_event(const event_header& header, std::size_t size);

@@ -10,6 +10,11 @@ using namespace std::chrono_literals;
 
 constexpr std::uint32_t kRingBytes = 32 << 20;
 constexpr auto kPollInterval = 5ms;
+/// Of the loop's time, when there are more calls than it can read.
+constexpr collect::TurnLimit kTurn{16384, 20ms};
+/// More than the ring holds: what comes while it is emptied is left.
+constexpr collect::TurnLimit kWholeRing{kRingBytes / sizeof(event_header),
+                                        std::chrono::nanoseconds::max()};
 
 }  // namespace
 
@@ -70,12 +75,17 @@ void CallStream::close_when_empty() {
   closing_ = true;
 }
 
+bool CallStream::drain() {
+  return !reader_ || reader_->consume(kWholeRing) != collect::Turn::refused;
+}
+
 void CallStream::poll() {
-  if (drain() && closing_) {
+  const collect::Turn turn = reader_->consume(kTurn);
+  if (turn == collect::Turn::all && closing_) {
     close();
     return;
   }
-  timer_.expires_after(kPollInterval);
+  timer_.expires_after(turn == collect::Turn::more ? 0ms : kPollInterval);
   timer_.async_wait([this](const boost::system::error_code& error) {
     if (!error && reader_) poll();
   });

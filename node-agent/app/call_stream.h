@@ -51,7 +51,7 @@ class CallStream {
   /// Reads every few milliseconds on the io_context's thread.
   void poll();
   /// Hands on what is there; false: the handler had enough before its end.
-  bool drain() { return !reader_ || reader_->consume() >= 0; }
+  bool drain();
   /// Nothing new is coming: gives the memory back once all that is there has been handed on.
   void close_when_empty();
   bool is_open() const { return reader_ != nullptr; }

@@ -12,7 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kDrainPatience = 10s;
+constexpr auto kDrainPatience = 3s;
 
 }  // namespace
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/serving.h"
 
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -81,6 +82,7 @@ void Serving::set_limits(const config::Config& config) {
 Result<std::unique_ptr<exporting::HttpServer>> Serving::listen(const ListenAddress& address) {
   exporting::HttpHandlers handlers;
   handlers.metrics = [this] { return exporting::metrics_text(*collectable_); };
+  handlers.liveness = [this] { return liveness(); };
   handlers.readiness = [this] { return readiness(); };
   handlers.debug_state = [this] {
     const auto lookup = [this](model::CgroupId cgroup) {
@@ -96,6 +98,14 @@ Result<std::unique_ptr<exporting::HttpServer>> Serving::listen(const ListenAddre
     spdlog::info("serving /metrics on {}",
                  to_string(ListenAddress{address.host, (*server)->port()}));
   return server;
+}
+
+exporting::Readiness Serving::liveness() const {
+  if (!sources_.heartbeat.has_stopped()) return {true, "ok"};
+  return {false,
+          fmt::format(
+              "the main loop has not come round for {} s",
+              std::chrono::duration_cast<std::chrono::seconds>(sources_.heartbeat.age()).count())};
 }
 
 exporting::Readiness Serving::readiness() const {

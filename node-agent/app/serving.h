@@ -9,6 +9,7 @@
 
 #include "app/agent.h"
 #include "app/cluster_session.h"
+#include "app/heartbeat.h"
 #include "app/live_config.h"
 #include "app/recordings.h"
 #include "base/listen_address.h"
@@ -22,6 +23,7 @@ struct ServingSources {
   Agent& agent;
   const LiveConfig& settings;
   const Recordings& recordings;
+  const Heartbeat& heartbeat;
   const ClusterSession* cluster = nullptr;  ///< null outside of a cluster
 };
 
@@ -49,6 +51,7 @@ class Serving {
   Serving(boost::asio::io_context& io, ServingSources sources, ServingOptions options);
   exporting::CollectableOptions collectable_options() const;
   Result<std::unique_ptr<exporting::HttpServer>> listen(const ListenAddress& address);
+  exporting::Readiness liveness() const;
   exporting::Readiness readiness() const;
   exporting::AgentStatus agent_status() const;
   nlohmann::json extra_state() const;

@@ -8,17 +8,18 @@
 #include <algorithm>
 #include <atomic>
 #include <boost/asio/post.hpp>
-#include <boost/asio/signal_set.hpp>
 #include <fstream>
 #include <sstream>
 
 #include "app/agent.h"
 #include "app/choices.h"
 #include "app/cluster_session.h"
+#include "app/heartbeat.h"
 #include "app/live_config.h"
 #include "app/recordings.h"
 #include "app/serving.h"
 #include "app/settings_source.h"
+#include "app/signal_watch.h"
 #include "app/trace_options.h"
 #include "cli/call_line.h"
 #include "cli/line_writer.h"
@@ -34,6 +35,9 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kFrameInterval = 1s;
+constexpr auto kEndPatience = 2s;
+constexpr auto kReleasePatience = 30s;  // old kernels take long to close perf events
+constexpr int kNoSummary = 1;
 constexpr std::size_t kFlushBytes = 64 << 10;
 constexpr std::size_t kMaxLabels = 8192;
 
@@ -61,7 +65,7 @@ class TraceRun {
   Status can_start(const config::Config& config) const;
   Status join_cluster();
   Status apply(const config::Config& config);
-  void stop_on_signals();
+  void stop(int signal);
   void stop_after_duration();
   void draw_frames();
   void draw_frame();
@@ -78,7 +82,9 @@ class TraceRun {
 
   TraceOptions options_;
   boost::asio::io_context io_;
-  boost::asio::signal_set signals_{io_};
+  /// Goes last: what the others wait for at their end has a deadline.
+  SignalWatch signals_{io_, [this](int signal) { stop(signal); }};
+  Heartbeat heartbeat_{io_};
   boost::asio::steady_timer duration_timer_{io_}, frame_timer_{io_};
   LiveConfig settings_;
   std::unique_ptr<Agent> agent_;
@@ -98,7 +104,6 @@ class TraceRun {
 };
 
 Status TraceRun::start() {
-  stop_on_signals();  // first: what follows may wait for the API server
   if (auto status = begin_settings(); !status) return status;
   AgentOptions agent_options;
   agent_options.config = options_.config;
@@ -196,21 +201,16 @@ Status TraceRun::serve() {
   options.follow_settings = options_.follow_listen_address;
   // A live table would be torn by the line.
   options.tell_address = !on_terminal_ || options_.print_calls || !options_.show_table;
-  auto serving =
-      Serving::start(io_, {*agent_, settings_, *recordings_, cluster_.get()}, std::move(options));
+  auto serving = Serving::start(io_, {*agent_, settings_, *recordings_, heartbeat_, cluster_.get()},
+                                std::move(options));
   if (!serving) return fail(serving.error());
   serving_ = std::move(*serving);
   return {};
 }
 
-void TraceRun::stop_on_signals() {
-  signals_.add(SIGINT);
-  signals_.add(SIGTERM);
-  signals_.async_wait([this](const boost::system::error_code& error, int signal) {
-    if (error) return;
-    end_reason_ = signal == SIGINT ? "interrupted" : "terminated";
-    io_.stop();
-  });
+void TraceRun::stop(int signal) {
+  end_reason_ = signal == SIGINT ? "interrupted" : "terminated";
+  io_.stop();
 }
 
 void TraceRun::stop_after_duration() {
@@ -299,9 +299,11 @@ void TraceRun::flush_calls() {
 }
 
 Result<int> TraceRun::finish() {
+  signals_.allow_any_time();  // recordings are to be whole; they have limits of their own
   const RecordingSession::End recorded = recordings_->finish(end_reason_);
   flush_calls();
   call_writer_.reset();  // before the summary, if both go to one terminal
+  signals_.allow(kEndPatience, "the last snapshot", kNoSummary);
   const auto snapshot = agent_->snapshot();
   if (serving_) serving_->stop();
   if (cluster_) cluster_->stop();
@@ -315,7 +317,9 @@ Result<int> TraceRun::finish() {
     static_cast<void>(cli::write_all(fd, "\n" + summary));
   if (!recorded.text.empty()) static_cast<void>(cli::write_all(fd, "\n" + recorded.text));
   const auto compared = compare(*snapshot);
-  return compared && *compared == 0 && !recorded.complete ? Result<int>(1) : compared;
+  const auto status = compared && *compared == 0 && !recorded.complete ? Result<int>(1) : compared;
+  signals_.allow(kReleasePatience, "the release of probes and connections", status.value_or(2));
+  return status;
 }
 
 Result<int> TraceRun::compare(const model::Snapshot& snapshot) const {

@@ -18,12 +18,32 @@ EventReader::~EventReader() { ring_buffer__free(ring_); }
 
 int EventReader::descriptor() const { return ring_buffer__epoll_fd(ring_); }
 
-int EventReader::consume() { return ring_buffer__consume(ring_); }
+Turn EventReader::consume(const TurnLimit& limit) {
+  limit_ = limit;
+  turn_ = Turn::all;
+  taken_ = 0;
+  began_ = std::chrono::steady_clock::now();
+  ring_buffer__consume(ring_);  // ends at the first record for which on_record() says so
+  return turn_;
+}
 
+bool EventReader::is_at_limit() {
+  if (++taken_ >= limit_.records) return true;
+  return limit_.time != std::chrono::nanoseconds::max() &&
+         std::chrono::steady_clock::now() - began_ >= limit_.time;
+}
+
+bool EventReader::take(const event_header& header, std::size_t size) {
+  if (!handler_(header, size)) turn_ = Turn::refused;
+  else if (is_at_limit()) turn_ = Turn::more;
+  return turn_ == Turn::all;
+}
+
+/// libbpf counts the record as read, whatever is returned.
 int EventReader::on_record(void* context, void* data, std::size_t size) {
   if (size < sizeof(event_header)) return 0;
   const auto& header = *static_cast<const event_header*>(data);
-  return static_cast<EventReader*>(context)->handler_(header, size) ? 0 : -EAGAIN;
+  return static_cast<EventReader*>(context)->take(header, size) ? 0 : -EAGAIN;
 }
 
 }  // namespace ingero::collect

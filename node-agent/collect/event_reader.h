@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <functional>
+#include <limits>
 #include <memory>
 
 #include "base/result.h"
@@ -10,6 +13,19 @@
 struct ring_buffer;
 
 namespace ingero::collect {
+
+/// Where one turn of reading ends, though more may have come: who writes faster than the agent reads must not
+/// keep it from all else.
+struct TurnLimit {
+  std::size_t records = std::numeric_limits<std::size_t>::max();
+  std::chrono::nanoseconds time = std::chrono::nanoseconds::max();
+};
+
+enum class Turn {
+  all,     ///< nothing is left
+  more,    ///< the limit was reached
+  refused  ///< the handler can take no more now
+};
 
 /// Reads one ring buffer of the BPF side.
 class EventReader {
@@ -26,16 +42,21 @@ class EventReader {
   /// Readable when there is something; for an event loop.
   int descriptor() const;
 
-  /// Hands over what is there now, as long as the handler takes it; the number of records, or negative
-  /// when the handler had enough.
-  int consume();
+  /// Hands over what is there, as long as the handler takes it and the limit is not reached.
+  Turn consume(const TurnLimit& limit = {});
 
  private:
   explicit EventReader(Handler handler) : handler_(std::move(handler)) {}
   static int on_record(void* context, void* data, std::size_t size);
+  bool take(const event_header& header, std::size_t size);
+  bool is_at_limit();
 
   Handler handler_;
   ring_buffer* ring_ = nullptr;
+  TurnLimit limit_;
+  Turn turn_ = Turn::all;
+  std::size_t taken_ = 0;
+  std::chrono::steady_clock::time_point began_;
 };
 
 /// The record as its full type, or null when it is shorter than that.
