@@ -52,6 +52,10 @@ Agent::Agent(boost::asio::io_context& io, AgentOptions options, attribute::Cgrou
       scan_timer_(io),
       housekeeping_timer_(io) {}
 
+Agent::~Agent() {
+  if (probes_) probes_->leave_to_child();
+}
+
 Status Agent::load() {
   trials_ = attach::try_attach_methods();
   const auto method = choose_method(trials_, options_.config.attach_method);

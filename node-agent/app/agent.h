@@ -51,6 +51,7 @@ class Agent {
  public:
   /// Finds out what works here, loads the programs, scans the host once and attaches.
   static Result<std::unique_ptr<Agent>> create(boost::asio::io_context& io, AgentOptions options);
+  ~Agent();  ///< perf probes, which go slowly, are left to a child process
 
   /// Whether this host can do what the settings force. An error: create() would refuse it too.
   static Status can_run(const config::Config& config);

@@ -62,11 +62,19 @@ void LibraryProbes::close(const model::FileKey& file, std::vector<UprobeLink> li
   closing_.insert_or_assign(file, reaper_.close(std::move(links)));
 }
 
-LibraryProbes::~LibraryProbes() {
+LibraryProbes::~LibraryProbes() { reaper_.close(take_all()); }
+
+std::vector<UprobeLink> LibraryProbes::take_all() {
   std::vector<UprobeLink> all;
   for (auto& [file, links] : links_)
     for (UprobeLink& link : links) all.push_back(std::move(link));
-  reaper_.close(std::move(all));
+  links_.clear();
+  return all;
+}
+
+void LibraryProbes::leave_to_child() {
+  if (method_ == model::AttachMethod::kPerf || method_ == model::AttachMethod::kEntryOnly)
+    reaper_.leave_to_child(take_all());
 }
 
 void LibraryProbes::detach(const model::FileKey& file) {

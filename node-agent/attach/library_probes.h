@@ -41,10 +41,15 @@ class LibraryProbes {
   /// Removes the probes of a file; the closing, slow on some kernels, happens in the background.
   void detach(const model::FileKey& file);
 
+  /// For the end of the agent: a child process takes the probes away, and nobody waits for it. Where that is
+  /// quick (session, multi) it is done at once.
+  void leave_to_child();
+
   bool attached(const model::FileKey& file) const { return links_.contains(file); }
   std::size_t size() const { return links_.size(); }
 
  private:
+  std::vector<UprobeLink> take_all();
   Status wait_until_closed(const model::FileKey& file);
   void close(const model::FileKey& file, std::vector<UprobeLink> links);
 

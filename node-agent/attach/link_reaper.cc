@@ -1,30 +1,82 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "attach/link_reaper.h"
 
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <iterator>
 
 namespace ingero::attach {
 namespace {
 
-constexpr std::size_t kMaxThreads = 64;
+constexpr std::size_t kLinkThreads = 64;
+constexpr std::size_t kEventThreads = 8;  // the kernel takes one after the other all the same
 constexpr std::size_t kFewDescriptors = 8;
+
+void append(std::vector<UniqueFd>& to, std::vector<UniqueFd>&& from) {
+  std::move(from.begin(), from.end(), std::back_inserter(to));
+}
+
+/// Runs in a child of a process with threads: system calls only. `order` is how to close, `sorted` are the
+/// same descriptors. Sockets and pipes go first: others wait for their ends.
+[[noreturn]] void close_and_end(const std::vector<int>& order, const std::vector<int>& sorted) {
+  ::prctl(PR_SET_NAME, "ingero-detach");
+  unsigned next = 0;
+  for (const int fd : sorted) {
+    const auto number = static_cast<unsigned>(fd);
+    if (number > next) ::syscall(SYS_close_range, next, number - 1, 0);
+    next = number + 1;
+  }
+  ::syscall(SYS_close_range, next, ~0U, 0);
+  for (const int fd : order) ::close(fd);
+  ::_exit(0);
+}
+
+/// False: there is no child, and the descriptors are still held.
+bool close_in_child(std::vector<UniqueFd>& fds) {
+  std::vector<int> order, sorted;
+  for (const UniqueFd& fd : fds) order.push_back(fd.get());
+  sorted = order;
+  std::sort(sorted.begin(), sorted.end());
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);  // the child finishes, whoever is told to end
+  const pid_t child = ::fork();
+  if (child == 0) close_and_end(order, sorted);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (child < 0) return false;
+  fds.clear();
+  return true;
+}
 
 }  // namespace
 
 LinkReaper::LinkReaper() : thread_([this] { run(); }) {}
 
 LinkReaper::~LinkReaper() {
+  stop();
+  close_together(std::move(left_), kEventThreads);
+}
+
+void LinkReaper::stop() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
   wake_.notify_one();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 std::shared_future<void> LinkReaper::close(std::vector<UprobeLink> links) {
-  Batch batch{std::move(links), {}};
+  Batch batch;
+  for (UprobeLink& link : links) {
+    auto descriptors = link.release();
+    append(batch.descriptors.links, std::move(descriptors.links));
+    append(batch.descriptors.events, std::move(descriptors.events));
+  }
   std::shared_future<void> detached = batch.detached.get_future().share();
   {
     const std::lock_guard lock(mutex_);
@@ -32,6 +84,20 @@ std::shared_future<void> LinkReaper::close(std::vector<UprobeLink> links) {
   }
   wake_.notify_one();
   return detached;
+}
+
+void LinkReaper::leave_to_child(std::vector<UprobeLink> links) {
+  interrupted_ = true;
+  stop();
+  std::vector<UniqueFd> all, events = std::move(left_);
+  for (UprobeLink& link : links) {
+    auto descriptors = link.release();
+    append(all, std::move(descriptors.links));
+    append(events, std::move(descriptors.events));
+  }
+  append(all, std::move(events));  // the programs first
+  interrupted_ = false;
+  if (!all.empty() && !close_in_child(all)) left_ = std::move(all);
 }
 
 void LinkReaper::run() {
@@ -42,29 +108,29 @@ void LinkReaper::run() {
     Batch batch = std::move(queue_.front());
     queue_.pop_front();
     lock.unlock();
-    std::vector<UniqueFd> fds, events;
-    for (UprobeLink& link : batch.links) {
-      auto descriptors = link.release();
-      std::move(descriptors.links.begin(), descriptors.links.end(), std::back_inserter(fds));
-      std::move(descriptors.events.begin(), descriptors.events.end(), std::back_inserter(events));
-    }
-    close_together(std::move(fds));
+    close_together(std::move(batch.descriptors.links), kLinkThreads);
     batch.detached.set_value();
-    close_together(std::move(events));
+    close_together(std::move(batch.descriptors.events), kEventThreads);
     lock.lock();
   }
 }
 
-void LinkReaper::close_together(std::vector<UniqueFd> fds) {
-  if (fds.size() <= kFewDescriptors) return fds.clear();
-  const std::size_t count = std::min(kMaxThreads, fds.size());
-  std::vector<std::thread> threads;
-  for (std::size_t first = 0; first < count; ++first) {
-    threads.emplace_back([&fds, first, count] {
-      for (std::size_t i = first; i < fds.size(); i += count) fds[i].reset();
-    });
+/// What is left when it is interrupted goes to left_.
+void LinkReaper::close_together(std::vector<UniqueFd> fds, std::size_t threads) {
+  const auto close_some = [&](std::size_t first, std::size_t step) {
+    for (std::size_t i = first; i < fds.size() && !interrupted_; i += step) fds[i].reset();
+  };
+  if (fds.size() <= kFewDescriptors) {
+    close_some(0, 1);
+  } else {
+    const std::size_t count = std::min(threads, fds.size());
+    std::vector<std::thread> closers;
+    for (std::size_t first = 0; first < count; ++first)
+      closers.emplace_back(close_some, first, count);
+    for (std::thread& closer : closers) closer.join();
   }
-  for (std::thread& thread : threads) thread.join();
+  std::erase_if(fds, [](const UniqueFd& fd) { return !fd; });
+  append(left_, std::move(fds));
 }
 
 }  // namespace ingero::attach

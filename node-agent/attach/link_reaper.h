@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <future>
@@ -12,7 +13,7 @@
 
 namespace ingero::attach {
 
-/// Closes links in the background and many at once: a perf uprobe takes up to 0.2 s to go on some
+/// Closes links in the background and several at once: a perf uprobe takes up to 0.2 s to go on some
 /// kernels, nearly all of it waiting.
 class LinkReaper {
  public:
@@ -24,18 +25,25 @@ class LinkReaper {
   /// The result is ready when the programs no longer run; what is left of perf probes goes afterwards.
   std::shared_future<void> close(std::vector<UprobeLink> links);
 
+  /// Hands `links`, and what is still to be closed, to a child process, which closes them and ends: for the
+  /// end of the agent, which nobody waits a minute for. Without a child they stay for the destructor.
+  void leave_to_child(std::vector<UprobeLink> links);
+
  private:
   struct Batch {
-    std::vector<UprobeLink> links;
+    UprobeLink::Descriptors descriptors;
     std::promise<void> detached;
   };
   void run();
-  static void close_together(std::vector<UniqueFd> fds);
+  void close_together(std::vector<UniqueFd> fds, std::size_t threads);
+  void stop();
 
   std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<Batch> queue_;
+  std::vector<UniqueFd> left_;  ///< by closers that were interrupted
   bool stopping_ = false;
+  std::atomic<bool> interrupted_{false};
   std::thread thread_;
 };
 
