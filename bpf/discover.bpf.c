@@ -33,6 +33,15 @@ struct record_map {
 };
 struct record_map mapping_scratch SEC(".maps");
 
+/* By typed loads, one character each: they work under lockdown=confidentiality too. */
+static __always_inline void copy_comm(char *to, struct task_struct *task)
+{
+	u32 i;
+
+	for (i = 0; i < sizeof(task->comm); i++)
+		to[i] = task->comm[i];
+}
+
 SEC("iter/task_vma")
 int mapped_files(struct bpf_iter__task_vma *ctx)
 {
@@ -64,7 +73,7 @@ int mapped_files(struct bpf_iter__task_vma *ctx)
 	record->vm_start = vma->vm_start;
 	record->vm_end = vma->vm_end;
 	record->tgid = task->tgid;
-	bpf_probe_read_kernel_str(record->comm, sizeof(record->comm), task->group_leader->comm);
+	copy_comm(record->comm, task->group_leader);
 	size = bpf_d_path(&file->f_path, record->path, sizeof(record->path));
 	record->path_size = size > 0 ? size : 0;
 	bpf_seq_write(ctx->meta->seq, record, sizeof(*record));

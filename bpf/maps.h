@@ -281,6 +281,8 @@ struct no_programs_map {
 extern struct no_programs_map no_programs SEC(".maps");
 
 extern volatile struct agent_settings settings SEC(".bss");
+/* Under lockdown=confidentiality no helper reads the kernel's memory; typed loads do. */
+extern const volatile unsigned int may_read_kernel SEC(".rodata");
 
 /* Verified once by itself, not at each call: keeps the load fast. Its pointers may be null to the
  * verifier, hence the checks. Weak, because several objects bring it along. What its arguments point to is

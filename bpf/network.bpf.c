@@ -123,7 +123,9 @@ static __always_inline u32 segments_sent(struct sock *sk, struct sk_buff *skb, s
 	/* The first that is seen of this socket, which may be older than the agent. */
 	if (error < 0)
 		return 0;
-	bpf_core_read(&segments, sizeof(segments), &((struct tcp_skb_cb *)skb->cb)->tcp_gso_segs);
+	if (may_read_kernel)
+		bpf_core_read(&segments, sizeof(segments),
+			      &((struct tcp_skb_cb *)skb->cb)->tcp_gso_segs);
 	return segments ? segments : 1;
 }
 
@@ -147,8 +149,10 @@ int tcp_retransmit(u64 *ctx)
 	if (!settings.stream_network)
 		return 0;
 	inode = socket_inode(sk);
-	bpf_core_read(&seq, sizeof(seq), &((struct tcp_skb_cb *)skb->cb)->seq);
-	bpf_core_read(&size, sizeof(size), &((struct tcp_skb_cb *)skb->cb)->tcp_gso_size);
+	if (may_read_kernel) {
+		bpf_core_read(&seq, sizeof(seq), &((struct tcp_skb_cb *)skb->cb)->seq);
+		bpf_core_read(&size, sizeof(size), &((struct tcp_skb_cb *)skb->cb)->tcp_gso_size);
+	}
 	for (i = 0; i < MAX_SEGMENTS; i++) {
 		if (i >= segments)
 			break;

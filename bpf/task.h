@@ -95,7 +95,7 @@ static __always_inline void send_process_seen(struct task_struct *task)
 	node = task_cgroup_node(task);
 	for (i = 0; i < CGROUP_NAMES; i++) {
 		event->cgroup_names[i][0] = 0;
-		if (!node)
+		if (!node || !may_read_kernel)
 			continue;
 		bpf_probe_read_kernel_str(event->cgroup_names[i], CGROUP_NAME_SIZE, node->name);
 		node = parent_node(node);

@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <boost/asio/io_context.hpp>
+#include <utility>
 
 #include "app/agent.h"
 #include "app/choices.h"
+#include "base/log.h"
 #include "cli/check_report.h"
 #include "cli/host_check.h"
 #include "cli/host_facts.h"
@@ -26,20 +28,26 @@ void try_methods(cli::CheckInput& input) {
     input.seccomp = seccomp.survives ? cli::SeccompSafety::kSafe : cli::SeccompSafety::kUnsafe;
 }
 
-/// One look at the host, as the agent would take it. Nothing stays attached.
-std::shared_ptr<const model::Snapshot> look_at_host() {
+/// One look at the host, as the agent would take it: a start with the real programs. Nothing stays attached.
+std::shared_ptr<const model::Snapshot> look_at_host(cli::StartResult& start) {
   boost::asio::io_context io;
+  start.tried = true;
   auto agent = Agent::create(io, {});
-  return agent ? (*agent)->snapshot() : nullptr;
+  if (agent) return (*agent)->snapshot();
+  Error error = agent.error();
+  start.hint = std::exchange(error.hint, "");
+  start.error = error.message();
+  return nullptr;
 }
 
 }  // namespace
 
 int run_check(bool json) {
+  setup_log(LogLevel::warn, LogFormat::text);  // to stderr: standard output is the report alone
   cli::CheckInput input;
   input.facts = cli::gather_host_facts({}, cli::machine_architecture());
   try_methods(input);
-  const auto snapshot = look_at_host();
+  const auto snapshot = look_at_host(input.start);
   input.snapshot = snapshot.get();
   const cli::CheckReport report = cli::check_host(input);
   const bool terminal = cli::is_terminal(STDOUT_FILENO);

@@ -47,15 +47,19 @@ ProgramSet program_set(const bpf_program* entry, const bpf_program* on_return,
   return {bpf_program__fd(entry), bpf_program__fd(on_return), bpf_program__fd(session)};
 }
 
-Error load_error(int code, const std::string& log) {
+Error load_error(int code, const LibbpfLog& log) {
   Error error = Error::from_errno(-code, "load BPF programs", "");
   if (!std::filesystem::exists("/sys/kernel/btf/vmlinux")) {
     error.cause = "no BTF at /sys/kernel/btf/vmlinux";
     error.hint = "use a kernel built with CONFIG_DEBUG_INFO_BTF (Debian 12 has it)";
+  } else if (const std::string refusal = log.refusal(); !refusal.empty()) {
+    // Not a lack of privileges, although the code may be EACCES.
+    error.cause = "the kernel's verifier refuses " + refusal;
+    error.hint = "this kernel cannot run the agent; please report it with these lines";
   } else if (-code == EPERM || -code == EACCES) {
     error.hint = "run as root, or give CAP_BPF and CAP_PERFMON";
   } else {
-    error.cause += "; " + log;
+    error.cause += "; " + log.last_line();
     error.hint = "see `ingero check`";
   }
   return error;
@@ -156,7 +160,7 @@ Result<std::unique_ptr<BpfObject>> BpfObject::create(const BpfOptions& options) 
   LibbpfLog log;
   auto parts = std::make_unique<Parts>();
   parts->skeleton = open_skeleton();
-  if (!parts->skeleton) return fail(load_error(-errno, log.last_line()));
+  if (!parts->skeleton) return fail(load_error(-errno, log));
   auto& progs = parts->skeleton->progs;
   auto& maps = parts->skeleton->maps;
   select_programs(options.method, progs.nccl_collective_entry, progs.nccl_collective_return,
@@ -181,13 +185,17 @@ Result<std::unique_ptr<BpfObject>> BpfObject::create(const BpfOptions& options) 
   bpf_map__set_max_entries(maps.calls, options.call_entries);
   parts->skeleton->rodata->retransmit_tells_error = arguments_of("tcp_retransmit_skb") > 2 ? 1 : 0;
   parts->skeleton->rodata->switch_tells_state = arguments_of("sched_switch") > 3 ? 1 : 0;
+  parts->skeleton->rodata->may_read_kernel = options.may_read_kernel ? 1 : 0;
   parts->skeleton->bss->settings = options.settings;
   if (const int code = load_skeleton(parts->skeleton.get()); code != 0) {
-    if (!options.find_sockets) return fail(load_error(code, log.last_line()));
-    // The one program that can be done without.
+    const Error error = load_error(code, log);
+    if (!options.find_sockets && !options.may_read_kernel) return fail(error);
+    // What can be done without: the one program, then what helpers read of the kernel.
     BpfOptions less = options;
-    less.find_sockets = false;
-    return create(less);
+    if (options.find_sockets) less.find_sockets = false;
+    else less.may_read_kernel = false;
+    if (auto parts = create(less)) return parts;
+    return fail(error);
   }
   for (bpf_program* program : {progs.process_exit, progs.process_exec}) {
     bpf_link* link = bpf_program__attach(program);

@@ -22,6 +22,8 @@ struct BpfOptions {
   /// Programs hold a tail call that is never made: needed where the kernel would else run them on a
   /// processor's stack (see choose_thread_stack()).
   bool tail_calls = true;
+  /// Helpers may read the kernel's memory: not under lockdown=confidentiality.
+  bool may_read_kernel = true;
   bool find_sockets = false;  ///< the iterator that finds who holds a socket, where the kernel can
   std::uint32_t call_entries = 16384;  ///< counter sets: process x function x direction
 };

@@ -44,6 +44,9 @@ class LibbpfLog {
 
   /// The last thing libbpf complained about, one line.
   std::string last_line() const;
+
+  /// Why the verifier refuses a program: its name and the last lines of the verifier; empty: it did not.
+  std::string refusal() const;
 };
 
 }  // namespace ingero::attach

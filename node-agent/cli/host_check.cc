@@ -11,8 +11,7 @@
 namespace ingero::cli {
 namespace {
 
-constexpr KernelVersion kOldestKernel{5, 10};
-constexpr KernelVersion kCookieKernel{5, 15};     // perf uprobes know which function was hit
+constexpr KernelVersion kOldestKernel{5, 15};     // from here on perf uprobes have cookies
 constexpr KernelVersion kTypedLoadsKernel{6, 1};  // iterators and typed loads under lockdown
 
 CheckLine kernel_line(const HostFacts& facts) {
@@ -24,10 +23,7 @@ CheckLine kernel_line(const HostFacts& facts) {
     line.hint = "the release could not be read from /proc/sys/kernel/osrelease";
   } else if (version < kOldestKernel) {
     line.verdict = Verdict::kBlocked;
-    line.hint = "too old: the agent needs 5.10, 6.6 or newer is best";
-  } else if (version < kCookieKernel) {
-    line.verdict = Verdict::kDegraded;
-    line.hint = "works, with perf uprobes and one program per function; 6.6 or newer is best";
+    line.hint = "too old: the agent needs 5.15, 6.6 or newer is best";
   } else if (version < kMultiKernel) {
     line.hint = "perf uprobes only; 6.6 or newer attaches faster and with fewer capabilities";
   }
@@ -87,8 +83,9 @@ CheckLine lockdown_line(const HostFacts& facts) {
   line.verdict = typed_loads ? Verdict::kDegraded : Verdict::kBlocked;
   line.hint =
       typed_loads
-          ? "BPF may not read memory by pointer: what stands behind pointers (communicator "
-            "ids, sizes of 3D and batch copies) may be missing; boot with lockdown=integrity"
+          ? "helpers may not read the kernel's memory: the container of a process that ends before "
+            "the agent looks, and the segments of a retransmission, may be unknown; boot with "
+            "lockdown=integrity"
           : "BPF may not read kernel memory: boot with lockdown=integrity, or use 6.1 or newer";
   return line;
 }
@@ -143,6 +140,13 @@ CheckLine seccomp_line(SeccompSafety seccomp) {
   return line;
 }
 
+/// The last word: all that stands above it is why, or what else there is to say.
+std::vector<CheckLine> start_lines(const StartResult& start) {
+  if (!start.tried) return {};
+  if (start.error.empty()) return {CheckLine{"start", "works", Verdict::kOk, ""}};
+  return {CheckLine{"start", start.error, Verdict::kBlocked, start.hint}};
+}
+
 void append(std::vector<CheckLine>& lines, std::vector<CheckLine> more) {
   std::move(more.begin(), more.end(), std::back_inserter(lines));
 }
@@ -183,6 +187,7 @@ CheckReport check_host(const CheckInput& input) {
          {cgroup_line(facts), lockdown_line(facts), paranoid_line(facts), jit_line(facts)});
   append(report.lines, method_lines(input.methods));
   report.lines.push_back(seccomp_line(input.seccomp));
+  append(report.lines, start_lines(input.start));
   if (input.snapshot != nullptr) append(report.lines, library_lines(*input.snapshot));
   return report;
 }

@@ -19,12 +19,20 @@ struct AttachMethodResult {
 /// What return probes did to a child under a strict seccomp filter.
 enum class SeccompSafety { kNotTested, kSafe, kUnsafe };
 
+/// What a start of the agent came to, with its real programs and choices.
+struct StartResult {
+  bool tried = false;
+  std::string error;  ///< empty: it starts
+  std::string hint;
+};
+
 /// What other stages found out; all of it may be missing.
 struct CheckInput {
   HostFacts facts;
   std::vector<AttachMethodResult> methods;  ///< empty: not tried
   SeccompSafety seccomp = SeccompSafety::kNotTested;
   const model::Snapshot* snapshot = nullptr;  ///< processes and libraries; nullptr: not looked for
+  StartResult start;
 };
 
 /// Ordered: the worst line is the report's verdict.

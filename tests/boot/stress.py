@@ -53,7 +53,9 @@ def run(method, seconds):
             print(f"{method}: {tally['scenario']}: {Expected([tally]).calls} calls, "
                   f"{len(wrong)} numbers differ", flush=True)
             problems += [f"{tally['scenario']}: {line}" for line in wrong]
-        losses = lost(metrics)
+        # Not about calls: up to 6.1 a thread that is preempted beside its storage keeps others from it.
+        losses = {reason: value for reason, value in lost(metrics).items()
+                  if reason[1] != "scheduler_state"}
         if losses:
             problems.append(f"lost: {losses}")
         for container in containers:

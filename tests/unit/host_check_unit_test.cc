@@ -88,7 +88,8 @@ class HostCheck : public testing::Test {
       {},
       {{"session", false, "kernel 6.13 or newer"}, {"multi", true, ""}, {"perf", true, ""}},
       SeccompSafety::kSafe,
-      nullptr};
+      nullptr,
+      {}};
 };
 
 TEST_F(HostCheck, AllFine) {
@@ -185,9 +186,11 @@ TEST_F(HostCheck, KernelTooOld) {
   EXPECT_EQ(report.exit_status(), 2);
   EXPECT_EQ(
       line(report, "kernel"),
-      "blocked: 4.18.0-553.el8_10.x86_64 | too old: the agent needs 5.10, 6.6 or newer is best");
+      "blocked: 4.18.0-553.el8_10.x86_64 | too old: the agent needs 5.15, 6.6 or newer is best");
   set_kernel("5.10.0-46-cloud-amd64");
-  EXPECT_EQ(check().exit_status(), 1);
+  EXPECT_EQ(check().exit_status(), 2);
+  set_kernel("5.15.0-100-generic");
+  EXPECT_EQ(check().exit_status(), 0);
   set_kernel("nonsense");
   EXPECT_EQ(check().exit_status(), 1);
 }
@@ -219,6 +222,17 @@ TEST_F(HostCheck, AttachMethodsDecide) {
   CheckReport report = check();
   EXPECT_EQ(report.exit_status(), 1);
   EXPECT_THAT(line(report, "attach entry_only"), HasSubstr("without result and duration"));
+}
+
+TEST_F(HostCheck, WhatAStartSaysIsTheLastWord) {
+  input_.start = {true, "", ""};
+  EXPECT_EQ(line(check(), "start"), "ok: works | ");
+  input_.start = {true, "load BPF programs: the kernel's verifier refuses cuda_copy_entry",
+                  "report"};
+  const CheckReport report = check();
+  EXPECT_EQ(report.exit_status(), 2);
+  EXPECT_EQ(line(report, "start"),
+            "blocked: load BPF programs: the kernel's verifier refuses cuda_copy_entry | report");
 }
 
 TEST_F(HostCheck, UnsafeReturnProbesAreDegraded) {
