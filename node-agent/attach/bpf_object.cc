@@ -194,7 +194,7 @@ Result<std::unique_ptr<BpfObject>> BpfObject::create(const BpfOptions& options) 
     BpfOptions less = options;
     if (options.find_sockets) less.find_sockets = false;
     else less.may_read_kernel = false;
-    if (auto parts = create(less)) return parts;
+    if (auto object = create(less)) return object;
     return fail(error);
   }
   for (bpf_program* program : {progs.process_exit, progs.process_exec}) {

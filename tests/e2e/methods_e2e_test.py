@@ -1,7 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each attach method gives the same numbers."""
+import json
+import signal
+import socket
+import subprocess
+import time
+
 from harness.comparison import Expected, check_exact
 from harness.host import stubs
+from harness.waiting import wait_until
 
 # Perf events come and go one at a time on the whole host (the kernel's event_mutex), each after a
 # grace period: an agent that starts while another one's probes are being removed waits for them.
@@ -40,6 +47,31 @@ def test_multi_links_count_exactly(host):
 # Fewer files: see PATIENCE.
 def test_perf_event_pairs_count_exactly(host):
     check_method(host, "perf")
+
+
+def programs_of_probes():
+    """Ids of the loaded programs that count calls, whoever holds them."""
+    listed = json.loads(subprocess.run(["bpftool", "-j", "prog", "list"], check=True,
+                                       capture_output=True, text=True).stdout)
+    return {program["id"] for program in listed
+            if program.get("name", "").startswith(("nccl_", "cuda_"))}
+
+
+def test_an_agent_with_perf_probes_ends_at_once_and_its_probes_go_by_themselves(host):
+    """The kernel takes them away one after the other, 0.15 s each; a pod has 30 s."""
+    before = programs_of_probes()
+    agent = host.agent("--attach-method", "perf", wait=False).wait_ready(PATIENCE)
+    container = host.container("mixed", libraries=stubs())
+    agent.wait_attached(container.wait_ready(), len(container.libraries), PATIENCE)
+    assert programs_of_probes() - before
+    begun = time.monotonic()
+    assert agent.stop(signal.SIGTERM)[0] == 0
+    took = time.monotonic() - begun
+    assert took < 5, f"ended after {took:.1f} s"
+    with socket.socket() as probe:  # what goes on has nothing else of the agent's
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(("127.0.0.1", agent.port))
+    wait_until(lambda: not programs_of_probes() - before, "the probes gone", PATIENCE)
 
 
 def test_entry_probes_alone_count_calls_exactly_and_say_that_results_are_unknown(host):
