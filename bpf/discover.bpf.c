@@ -19,9 +19,38 @@ static __always_inline int is_uninteresting(const struct mapping_record *record)
 		.generation = record->generation,
 		.inode = record->inode,
 	};
-	u64 *size = bpf_map_lookup_elem(&known_files, &key);
+	struct file_version *known = bpf_map_lookup_elem(&known_files, &key);
 
-	return size && *size == record->file_size;
+	return known && known->size == record->version.size &&
+	       known->mtime_ns == record->version.mtime_ns &&
+	       known->ctime_ns == record->version.ctime_ns;
+}
+
+#define NS_PER_S 1000000000ULL
+/* From 6.13 the upper bits of a ctime's nanoseconds say whether somebody has asked for it. */
+#define NSEC_MASK 0x3fffffff
+
+static __always_inline u64 to_ns(struct timespec64 *time)
+{
+	return time->tv_sec * NS_PER_S + time->tv_nsec;
+}
+
+static __always_inline void read_version(struct inode *inode, struct file_version *version)
+{
+	struct inode___plain_times *plain = (void *)inode;
+	struct inode___hidden_times *hidden = (void *)inode;
+
+	version->size = inode->i_size;
+	if (bpf_core_field_exists(inode->i_ctime_sec)) {
+		version->mtime_ns = inode->i_mtime_sec * NS_PER_S + inode->i_mtime_nsec;
+		version->ctime_ns =
+			inode->i_ctime_sec * NS_PER_S + (inode->i_ctime_nsec & NSEC_MASK);
+		return;
+	}
+	version->mtime_ns = bpf_core_field_exists(plain->i_mtime) ? to_ns(&plain->i_mtime)
+								  : to_ns(&hidden->__i_mtime);
+	version->ctime_ns = bpf_core_field_exists(plain->i_ctime) ? to_ns(&plain->i_ctime)
+								  : to_ns(&hidden->__i_ctime);
 }
 
 /* Memory of the record: larger than the BPF stack. */
@@ -65,7 +94,8 @@ int mapped_files(struct bpf_iter__task_vma *ctx)
 	record->device = inode->i_sb->s_dev;
 	record->generation = inode->i_generation;
 	record->inode = inode->i_ino;
-	record->file_size = inode->i_size;
+	record->file_system = inode->i_sb->s_magic;
+	read_version(inode, &record->version);
 	if (is_uninteresting(record))
 		return 0;
 	record->process_start_ns = task->group_leader->start_boottime;
@@ -73,6 +103,7 @@ int mapped_files(struct bpf_iter__task_vma *ctx)
 	record->vm_start = vma->vm_start;
 	record->vm_end = vma->vm_end;
 	record->tgid = task->tgid;
+	record->tid = task->pid;
 	copy_comm(record->comm, task->group_leader);
 	size = bpf_d_path(&file->f_path, record->path, sizeof(record->path));
 	record->path_size = size > 0 ? size : 0;

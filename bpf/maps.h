@@ -223,7 +223,7 @@ struct known_files_map {
 	__uint(max_entries, 65536);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct file_key);
-	__type(value, u64); /* file size when it was looked at */
+	__type(value, struct file_version); /* when it was looked at */
 };
 extern struct known_files_map known_files SEC(".maps");
 

@@ -135,6 +135,7 @@ struct tcp_skb_cb {
 
 struct super_block {
 	u32 s_dev;
+	unsigned long s_magic;
 };
 
 struct inode {
@@ -142,6 +143,25 @@ struct inode {
 	u32 i_generation;
 	s64 i_size;
 	struct super_block *i_sb;
+	s64 i_mtime_sec; /* these four from 6.11 */
+	s64 i_ctime_sec;
+	u32 i_mtime_nsec;
+	u32 i_ctime_nsec;
+};
+
+struct timespec64 {
+	s64 tv_sec;
+	long tv_nsec;
+};
+
+struct inode___plain_times {
+	struct timespec64 i_mtime; /* up to 6.6 */
+	struct timespec64 i_ctime; /* up to 6.5 */
+};
+
+struct inode___hidden_times {
+	struct timespec64 __i_mtime; /* 6.7 to 6.10 */
+	struct timespec64 __i_ctime; /* 6.6 to 6.10 */
 };
 
 struct path {

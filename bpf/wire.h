@@ -308,21 +308,31 @@ WIRE_ASSERT(sizeof(struct wait_event) == 56);
 
 /* ---- what the task_vma iterator writes: one executable mapping of a file ------------------------- */
 
+/* What changes whenever a file's content does: its key is the same after it was overwritten in place. */
+struct file_version {
+	__u64 size;
+	__u64 mtime_ns;
+	__u64 ctime_ns;
+};
+WIRE_ASSERT(sizeof(struct file_version) == 24);
+
 struct mapping_record {
 	__u64 process_start_ns;
 	__u64 cgroup_id;
 	__u64 vm_start;
 	__u64 vm_end;
 	__u64 inode;
-	__u64 file_size;
+	struct file_version version;
 	__u32 device; /* major << 20 | minor */
 	__u32 generation;
 	__u32 tgid;
+	__u32 tid; /* a thread that has the address space: the leader, unless it has ended */
+	__u32 file_system; /* its magic number */
 	__u32 path_size; /* bytes of path in use, 0: no path could be made */
 	char comm[16];
 	char path[256]; /* the end of a longer path is kept by the agent through map_files */
 };
-WIRE_ASSERT(sizeof(struct mapping_record) == 6 * 8 + 4 * 4 + 16 + 256);
+WIRE_ASSERT(sizeof(struct mapping_record) == 8 * 8 + 6 * 4 + 16 + 256);
 
 /* ---- what the task_file iterator writes: one socket that a process holds -------------------------- */
 

@@ -88,13 +88,19 @@ Status Agent::load() {
     bpf_map_update_elem(bpf_->handles().traced_tgids, &*options_.only_pid, &yes, BPF_ANY);
   }
   scanner_ = std::make_unique<discover::MappingScanner>(bpf_->handles());
-  finder_ = std::make_unique<discover::LibraryFinder>(*scanner_,
-                                                      open_preference(options_.config.open_method));
   probes_ = std::make_unique<attach::LibraryProbes>(*bpf_, method_);
   layouts_ = std::make_unique<collect::CommLayouts>(bpf_->handles());
+  worker_ = std::make_unique<DeadlineWorker>(
+      [this](std::function<void()> task) { boost::asio::post(io_, std::move(task)); });
   registry_ = std::make_unique<LibraryRegistry>(
-      *finder_, *probes_, *layouts_, method_,
+      *probes_, *layouts_, *worker_, method_,
       ProbeChoice{options_.config.probes.nccl, options_.config.probes.cuda});
+  finder_ = std::make_unique<discover::LibraryFinder>(
+      *scanner_, open_preference(options_.config.open_method), *worker_,
+      discover::LibraryFinder::Handlers{
+          [this](discover::Discovery discovery) { on_discovery(std::move(discovery)); },
+          [this](const model::Refusal& refusal) { registry_->refused(refusal); }});
+  registry_->set_finder(finder_.get());
   collector_ = std::make_unique<collect::CallCollector>(bpf_->handles(), clock_);
   collector_->set_resolver(layouts_.get());
   workloads_ = std::make_unique<Workloads>(
@@ -183,13 +189,14 @@ void Agent::every(boost::asio::steady_timer& timer, std::chrono::nanoseconds int
 // ---- discover, attach ------------------------------------------------------------------------------
 
 void Agent::scan_host() {
-  auto result = finder_->scan_all();
-  if (!result) {
-    spdlog::error("{}", result.error().message());
+  const auto mappings = scanner_->scan_all();
+  if (!mappings) {
+    spdlog::error("{}", mappings.error().message());
     return;
   }
-  learn_containers(result->processes);
-  registry_->full_scan(std::move(*result));
+  auto result = finder_->sort_out(*mappings);
+  learn_containers(result.processes);
+  registry_->full_scan(std::move(result));
   registry_->detach_unused(options_.config.detach_grace);
   find_missed_exits();
   watch_scheduler();
@@ -212,13 +219,21 @@ void Agent::watch_scheduler() {
 
 std::optional<MappingFollower::Look> Agent::scan_process(std::uint32_t pid,
                                                          std::uint64_t noticed_ns) {
-  auto result = finder_->scan_process(pid);
-  if (!result) return std::nullopt;
-  MappingFollower::Look look{result->incomplete, result->traced_paths};
-  learn_containers(result->processes);
-  registry_->process_scan(pid, std::move(*result), noticed_ns);
+  const auto mappings = scanner_->scan_process(pid);
+  if (!mappings) return std::nullopt;
+  auto result = finder_->sort_out(*mappings, noticed_ns);
+  MappingFollower::Look look{result.incomplete, result.traced_paths};
+  learn_containers(result.processes);
+  registry_->process_scan(pid, std::move(result));
   watch_scheduler();
   return look;
+}
+
+/// The worker has found a file that is to be traced.
+void Agent::on_discovery(discover::Discovery discovery) {
+  learn_containers(discovery.mappers);
+  registry_->discovered(std::move(discovery));
+  watch_scheduler();
 }
 
 void Agent::learn_containers(const std::vector<model::Process>& processes) {

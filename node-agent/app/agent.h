@@ -4,6 +4,7 @@
 #include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <functional>
@@ -23,6 +24,7 @@
 #include "attribute/cgroup_hierarchy.h"
 #include "attribute/container_resolver.h"
 #include "base/clock.h"
+#include "base/deadline_worker.h"
 #include "collect/call_collector.h"
 #include "collect/event_reader.h"
 #include "config/config.h"
@@ -105,6 +107,7 @@ class Agent {
   void on_comm_created(const comm_event& event);
   void scan_host();
   std::optional<MappingFollower::Look> scan_process(std::uint32_t pid, std::uint64_t noticed_ns);
+  void on_discovery(discover::Discovery discovery);
   void learn_containers(const std::vector<model::Process>& processes);
   void housekeeping();
   void free_ended();
@@ -127,10 +130,11 @@ class Agent {
   std::unique_ptr<SocketOwners> sockets_;
   std::unique_ptr<attach::BpfObject> bpf_;
   std::unique_ptr<discover::MappingScanner> scanner_;
-  std::unique_ptr<discover::LibraryFinder> finder_;
   std::unique_ptr<attach::LibraryProbes> probes_;
   std::unique_ptr<collect::CommLayouts> layouts_;
+  std::unique_ptr<DeadlineWorker> worker_;  ///< for what touches tenants' files and memory
   std::unique_ptr<LibraryRegistry> registry_;
+  std::unique_ptr<discover::LibraryFinder> finder_;
   std::mutex collector_mutex_;
   std::unique_ptr<collect::CallCollector> collector_;
   std::unique_ptr<Workloads> workloads_;

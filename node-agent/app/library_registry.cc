@@ -7,13 +7,16 @@
 #include <array>
 
 #include "base/clock.h"
+#include "discover/safe_open.h"
 
 namespace ingero::app {
 namespace {
 
 constexpr std::size_t kMaxRefusals = 256;
-constexpr std::array kFailureReasons = {"permission", "open",   "file_refused",
-                                        "identity",   "attach", "too_many_libraries"};
+constexpr std::chrono::seconds kAttachDeadline{30};
+constexpr std::array kFailureReasons = {"permission",         "open",   "read",   "file_refused",
+                                        "identity",           "attach", "budget", "file_system",
+                                        "too_many_libraries", "timeout"};
 
 model::LibraryKind kind_of(discover::LibraryKind kind) {
   switch (kind) {
@@ -46,8 +49,8 @@ model::Library describe(const discover::FoundLibrary& found) {
 }  // namespace
 
 void LibraryRegistry::full_scan(discover::ScanResult result) {
-  attach_found(std::move(result.found), 0);
   const std::lock_guard lock(mutex_);
+  drop_changed(result.changed);
   std::map<model::ProcessKey, model::Process> now;
   for (model::Process& process : result.processes) {
     if (!processes_.contains(process.key)) ++processes_seen_;
@@ -55,14 +58,12 @@ void LibraryRegistry::full_scan(discover::ScanResult result) {
   }
   processes_ = std::move(now);
   ++full_scans_;
-  add_refusals(result.refusals);
   recount_mappers();
 }
 
-void LibraryRegistry::process_scan(std::uint32_t pid, discover::ScanResult result,
-                                   std::uint64_t noticed_ns) {
-  attach_found(std::move(result.found), noticed_ns);
+void LibraryRegistry::process_scan(std::uint32_t pid, discover::ScanResult result) {
   const std::lock_guard lock(mutex_);
+  drop_changed(result.changed);
   std::erase_if(processes_, [&](const auto& entry) {
     if (entry.first.tgid != pid) return false;
     return std::none_of(result.processes.begin(), result.processes.end(),
@@ -72,7 +73,6 @@ void LibraryRegistry::process_scan(std::uint32_t pid, discover::ScanResult resul
     if (!processes_.contains(process.key)) ++processes_seen_;
     processes_.insert_or_assign(process.key, std::move(process));
   }
-  add_refusals(result.refusals);
   recount_mappers();
 }
 
@@ -81,14 +81,39 @@ void LibraryRegistry::process_ended(const model::ProcessKey& process) {
   if (processes_.erase(process) != 0) recount_mappers();
 }
 
-void LibraryRegistry::attach_found(std::vector<discover::FoundLibrary> found,
-                                   std::uint64_t noticed_ns) {
-  for (discover::FoundLibrary& library : found) attach_one(library, noticed_ns);
+void LibraryRegistry::discovered(discover::Discovery discovery) {
+  const std::lock_guard lock(mutex_);
+  attach(discovery);
+  merge(discovery.mappers);
+  recount_mappers();
 }
 
-void LibraryRegistry::attach_one(discover::FoundLibrary& found, std::uint64_t noticed_ns) {
+void LibraryRegistry::refused(const model::Refusal& refusal) {
+  const std::lock_guard lock(mutex_);
+  note_failure(refusal.reason, refusal.message, refusal.pid);
+}
+
+/// Into what the last scan has shown.
+void LibraryRegistry::merge(const std::vector<model::Process>& mappers) {
+  for (const model::Process& mapper : mappers) {
+    const auto [it, added] = processes_.try_emplace(mapper.key, mapper);
+    if (added) {
+      ++processes_seen_;
+      continue;
+    }
+    for (const model::FileKey& file : mapper.libraries) {
+      auto& libraries = it->second.libraries;
+      if (std::find(libraries.begin(), libraries.end(), file) == libraries.end())
+        libraries.push_back(file);
+    }
+  }
+}
+
+void LibraryRegistry::attach(discover::Discovery& discovery) {
+  const discover::FoundLibrary& found = discovery.library;
   Entry entry;
   entry.library = describe(found);
+  entry.attempt = ++attempts_;
   attach::LibraryTarget target{found.file, 0, {}};
   for (const discover::ProbePoint& point : found.image.points) {
     if (!is_wanted(*point.function, choice_)) {
@@ -96,42 +121,103 @@ void LibraryRegistry::attach_one(discover::FoundLibrary& found, std::uint64_t no
       continue;
     }
     target.points.push_back({point.function, point.file_offset});
-    entry.library.probes.push_back(
-        {std::string(point.function->symbol), point.file_offset, point.moved});
+    entry.wanted.push_back({std::string(point.function->symbol), point.file_offset, point.moved});
   }
-  {
-    const std::lock_guard lock(mutex_);
-    // Without an index the communicators of the library are known by their arguments only.
-    if (versions_.size() <= COOKIE_LIBRARY_MAX) {
-      target.index = static_cast<std::uint32_t>(versions_.size());
-      versions_.push_back(found.image.version);
-    }
-  }
-  entry.index = target.index;
-  layouts_.add_library(target.index, found.image.version);
+  if (const auto old = libraries_.find(found.file); old != libraries_.end()) drop(old);
   if (target.points.empty()) {
     entry.library.reason = "none of its functions is to be traced";
-  } else if (auto status = probes_.attach(target, found.fd.get()); !status) {
-    entry.library.reason = status.error().message();
-    entry.library.probes.clear();  // they are those in place
-  } else {
-    entry.library.method = method_;
-    if (noticed_ns != 0)
-      entry.library.attach_ns = system_clock_source().monotonic_ns() - noticed_ns;
+    libraries_.insert_or_assign(found.file, std::move(entry));
+    return;
   }
+  const auto index = take_room(discovery, probes_.descriptors_of(target));
+  if (!index) {
+    note_failure("too_many_libraries", entry.library.path + ": " + index.error().message(),
+                 found.pid);
+    finder_->forget_for_now(found.file, discovery.mappers);
+    return;
+  }
+  target.index = entry.index = *index;
+  versions_[*index] = found.image.version;
+  layouts_.add_library(*index, found.image.version);
+  entry.attaching = true;
+  entry.library.reason = "its probes are being attached";
+  const DeadlineWorker::Job job{to_number(found.cgroup), "attach probes", entry.library.path,
+                                kAttachDeadline};
+  const auto accepted = worker_.run<std::vector<attach::UprobeLink>>(
+      job, probes_.prepare(target, std::make_shared<UniqueFd>(std::move(discovery.library.fd))),
+      [this, file = found.file, attempt = entry.attempt, pid = found.pid,
+       noticed_ns = discovery.noticed_ns](Result<std::vector<attach::UprobeLink>> links) {
+        attached(file, attempt, pid, noticed_ns, std::move(links));
+      });
+  const auto [place, added] = libraries_.insert_or_assign(found.file, std::move(entry));
+  if (!accepted) fail_attach(place, found.pid, accepted.error());
+}
+
+/// Of any container that maps it: one that has used up its share takes nothing from the others.
+Result<std::uint32_t> LibraryRegistry::take_room(const discover::Discovery& discovery,
+                                                 std::size_t descriptors) {
+  auto index = room_.take(discovery.library.cgroup, descriptors);
+  for (const model::Process& mapper : discovery.mappers) {
+    if (index) break;
+    index = room_.take(mapper.cgroup, descriptors);
+  }
+  return index;
+}
+
+void LibraryRegistry::attached(const model::FileKey& file, std::uint64_t attempt, std::uint32_t pid,
+                               std::uint64_t noticed_ns,
+                               Result<std::vector<attach::UprobeLink>> links) {
   const std::lock_guard lock(mutex_);
-  if (target.index == 0)
-    note_failure("too_many_libraries", "more library files than indexes", found.pid);
-  if (!target.points.empty() && entry.library.method == model::AttachMethod::kNone) {
-    note_failure("attach", entry.library.path + ": " + entry.library.reason, found.pid);
-    finder_.forget(found.file);  // tried again at the next scan
-    spdlog::warn("attach {} (pid {}): {}", entry.library.path, found.pid, entry.library.reason);
-  } else {
-    spdlog::debug("attached {} functions of {} ({} {}, pid {})", target.points.size(),
-                  entry.library.path, to_string(entry.library.kind), entry.library.version,
-                  found.pid);
+  const auto it = libraries_.find(file);
+  if (it == libraries_.end() || it->second.attempt != attempt) {
+    if (links) probes_.discard(file, std::move(*links));  // it was dropped meanwhile
+    return;
   }
-  libraries_.insert_or_assign(found.file, std::move(entry));
+  if (!links) return fail_attach(it, pid, links.error());
+  probes_.hold(file, std::move(*links));
+  finder_->attached(file);
+  Entry& entry = it->second;
+  entry.attaching = false;
+  entry.library.reason.clear();
+  entry.library.probes = std::move(entry.wanted);
+  entry.library.method = method_;
+  if (noticed_ns != 0) entry.library.attach_ns = system_clock_source().monotonic_ns() - noticed_ns;
+  spdlog::debug("attached {} functions of {} ({} {}, pid {})", entry.library.probes.size(),
+                entry.library.path, to_string(entry.library.kind), entry.library.version, pid);
+}
+
+/// What is said of it stays until it is found again.
+void LibraryRegistry::fail_attach(Entries::iterator it, std::uint32_t pid, const Error& error) {
+  Entry& entry = it->second;
+  entry.attaching = false;
+  entry.library.reason = error.message();
+  note_failure("attach", entry.library.path + ": " + entry.library.reason, pid);
+  spdlog::warn("attach {} (pid {}): {}", entry.library.path, pid, entry.library.reason);
+  release(entry);
+  finder_->forget_for_now(it->first);
+}
+
+/// Their content is another: what was known of them, and the probes, belong to the old one.
+void LibraryRegistry::drop_changed(const std::vector<model::FileKey>& files) {
+  for (const model::FileKey& file : files) {
+    const auto it = libraries_.find(file);
+    if (it == libraries_.end()) continue;
+    spdlog::debug("detached {}: it was changed", it->second.library.path);
+    drop(it);
+  }
+}
+
+LibraryRegistry::Entries::iterator LibraryRegistry::drop(Entries::iterator it) {
+  probes_.detach(it->first);
+  release(it->second);
+  return libraries_.erase(it);
+}
+
+void LibraryRegistry::release(Entry& entry) {
+  if (entry.index == 0) return;
+  versions_.erase(entry.index);
+  room_.give_back(entry.index);
+  entry.index = 0;
 }
 
 void LibraryRegistry::set_choice(ProbeChoice choice) {
@@ -144,15 +230,9 @@ void LibraryRegistry::set_choice(ProbeChoice choice) {
       ++it;
       continue;
     }
-    probes_.detach(it->first);
-    finder_.forget(it->first);
-    it = libraries_.erase(it);
+    finder_->forget(it->first);
+    it = drop(it);
   }
-}
-
-void LibraryRegistry::add_refusals(const std::vector<model::Refusal>& refusals) {
-  for (const model::Refusal& refusal : refusals)
-    note_failure(refusal.reason, refusal.message, refusal.pid);
 }
 
 void LibraryRegistry::note_failure(const std::string& reason, std::string message,
@@ -192,9 +272,8 @@ void LibraryRegistry::detach_unused(std::chrono::nanoseconds grace) {
       continue;
     }
     spdlog::debug("detached {}: nobody maps it", entry.library.path);
-    probes_.detach(it->first);
-    finder_.forget(it->first);
-    it = libraries_.erase(it);
+    finder_->forget(it->first);
+    it = drop(it);
   }
 }
 
@@ -208,7 +287,8 @@ void LibraryRegistry::fill(model::Snapshot& snapshot) const {
   for (const char* reason : kFailureReasons) snapshot.attach_failures[reason] = 0;
   for (const auto& [reason, count] : failures_) snapshot.attach_failures[reason] = count;
   for (model::Communicator& comm : snapshot.communicators) {
-    if (comm.library < versions_.size()) comm.library_version = versions_[comm.library];
+    const auto it = versions_.find(comm.library);
+    if (it != versions_.end()) comm.library_version = it->second;
   }
   snapshot.method = method_;
   snapshot.full_scans = full_scans_;
@@ -224,7 +304,8 @@ std::vector<model::Process> LibraryRegistry::processes() const {
 
 std::string LibraryRegistry::version_of(std::uint32_t index) const {
   const std::lock_guard lock(mutex_);
-  return index < versions_.size() ? versions_[index] : "";
+  const auto it = versions_.find(index);
+  return it != versions_.end() ? it->second : "";
 }
 
 bool LibraryRegistry::empty() const {

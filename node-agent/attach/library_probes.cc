@@ -8,7 +8,7 @@
 namespace ingero::attach {
 namespace {
 
-constexpr std::chrono::milliseconds kCloseWait{500};
+constexpr std::chrono::seconds kCloseWait{2};
 
 /// Functions that the same programs handle go into one link.
 using TargetsByProgram = std::map<int, std::pair<ProgramSet, std::vector<ProbeTarget>>>;
@@ -25,34 +25,49 @@ TargetsByProgram group_by_program(const BpfObject& bpf, const LibraryTarget& tar
   return groups;
 }
 
-}  // namespace
-
-Status LibraryProbes::attach(const LibraryTarget& target, int fd) {
-  if (attached(target.file)) return {};
-  if (auto status = wait_until_closed(target.file); !status) return status;
+Result<std::vector<UprobeLink>> attach_groups(model::AttachMethod method,
+                                              const TargetsByProgram& groups, int fd) {
   // By descriptor: the path of a container means nothing, or worse, in the agent's own root.
   const std::string path = fmt::format("/proc/self/fd/{}", fd);
   std::vector<UprobeLink> links;
-  for (const auto& [key, group] : group_by_program(bpf_, target)) {
-    auto link = UprobeLink::create(method_, group.first, path, group.second);
-    if (!link) {
-      close(target.file, std::move(links));
-      return fail(link.error());
-    }
+  for (const auto& [key, group] : groups) {
+    auto link = UprobeLink::create(method, group.first, path, group.second);
+    if (!link) return fail(link.error());
     links.push_back(std::move(*link));
   }
-  links_.emplace(target.file, std::move(links));
-  return {};
+  return links;
 }
 
-Status LibraryProbes::wait_until_closed(const model::FileKey& file) {
-  const auto it = closing_.find(file);
-  if (it == closing_.end()) return {};
-  if (it->second.wait_for(kCloseWait) != std::future_status::ready)
-    return fail({"attach probes", "", "the probes of its last users are still being removed",
-                 "it is tried again at the next scan", EBUSY});
-  closing_.erase(it);
-  return {};
+}  // namespace
+
+LibraryProbes::Attach LibraryProbes::prepare(const LibraryTarget& target,
+                                             std::shared_ptr<const UniqueFd> fd) {
+  std::shared_future<void> closing;
+  if (const auto it = closing_.find(target.file); it != closing_.end()) closing = it->second;
+  // Owns all it touches: it may end after this object.
+  return [method = method_, groups = group_by_program(bpf_, target), fd = std::move(fd),
+          closing]() -> Result<std::vector<UprobeLink>> {
+    if (closing.valid() && closing.wait_for(kCloseWait) != std::future_status::ready)
+      return fail({"attach probes", "", "the probes of its last users are still being removed",
+                   "it is tried again later", EBUSY});
+    return attach_groups(method, groups, fd->get());
+  };
+}
+
+std::size_t LibraryProbes::descriptors_of(const LibraryTarget& target) const {
+  constexpr std::size_t kEventAndLink = 2;
+  switch (method_) {
+    case model::AttachMethod::kSession: return group_by_program(bpf_, target).size();
+    case model::AttachMethod::kMulti: return 2 * group_by_program(bpf_, target).size();
+    case model::AttachMethod::kPerf: return 2 * kEventAndLink * target.points.size();
+    case model::AttachMethod::kEntryOnly: return kEventAndLink * target.points.size();
+    case model::AttachMethod::kNone: return 0;
+  }
+  return 0;
+}
+
+void LibraryProbes::hold(const model::FileKey& file, std::vector<UprobeLink> links) {
+  links_.insert_or_assign(file, std::move(links));
 }
 
 void LibraryProbes::close(const model::FileKey& file, std::vector<UprobeLink> links) {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <future>
+#include <memory>
 #include <unordered_map>
 #include <vector>
 
@@ -25,7 +27,7 @@ struct LibraryTarget {
   std::vector<Point> points;
 };
 
-/// The held probes: one set per kernel inode, however many containers map it.
+/// The held probes: one set per kernel inode, however many containers map it. For one thread.
 class LibraryProbes {
  public:
   LibraryProbes(const BpfObject& bpf, model::AttachMethod method) : bpf_(bpf), method_(method) {}
@@ -33,10 +35,23 @@ class LibraryProbes {
   LibraryProbes(const LibraryProbes&) = delete;
   LibraryProbes& operator=(const LibraryProbes&) = delete;
 
-  /// Attaches all points through the open file `fd` (borrowed), or none. A file that is attached
-  /// already stays as it is. Fails with EBUSY while the file's last probes are being removed (waits a
-  /// moment for it): old and new ones together would count each call twice.
-  Status attach(const LibraryTarget& target, int fd);
+  /// What attaches all points of a target through its open file, or none: for any thread, since it takes
+  /// milliseconds and may wait for the file's pages. Fails with EBUSY while the file's last probes are being
+  /// removed (waits for it): old and new ones together would count each call twice. The probes are in place
+  /// when it returns, and belong to the caller until hold() takes them.
+  using Attach = std::function<Result<std::vector<UprobeLink>>()>;
+  Attach prepare(const LibraryTarget& target, std::shared_ptr<const UniqueFd> fd);
+
+  /// Keeps the probes of a file that is not attached.
+  void hold(const model::FileKey& file, std::vector<UprobeLink> links);
+
+  /// Removes probes that are not wanted any more, in the background.
+  void discard(const model::FileKey& file, std::vector<UprobeLink> links) {
+    close(file, std::move(links));
+  }
+
+  /// What the probes of a target hold open.
+  std::size_t descriptors_of(const LibraryTarget& target) const;
 
   /// Removes the probes of a file; the closing, slow on some kernels, happens in the background.
   void detach(const model::FileKey& file);
@@ -50,7 +65,6 @@ class LibraryProbes {
 
  private:
   std::vector<UprobeLink> take_all();
-  Status wait_until_closed(const model::FileKey& file);
   void close(const model::FileKey& file, std::vector<UprobeLink> links);
 
   const BpfObject& bpf_;

@@ -52,6 +52,10 @@ std::uint64_t add_offset(std::uint64_t time_ns, std::int64_t offset_ns) {
 
 }  // namespace
 
+std::chrono::nanoseconds thread_cpu_time() {
+  return std::chrono::nanoseconds(read_clock(CLOCK_THREAD_CPUTIME_ID));
+}
+
 const ClockSource& system_clock_source() {
   static const SystemClockSource source;
   return source;

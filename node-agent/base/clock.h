@@ -2,9 +2,13 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 
 namespace ingero {
+
+/// What the calling thread has used of the processors since it began.
+std::chrono::nanoseconds thread_cpu_time();
 
 /// Where times come from: the kernel's clocks, or a test's. Every value is in nanoseconds.
 class ClockSource {

@@ -15,6 +15,7 @@ namespace ingero::discover {
 
 inline constexpr std::uint64_t kMiB = 1024 * 1024;
 inline constexpr std::uint64_t kMaxBytesRead = 320 * kMiB;  // per image, all reads together
+inline constexpr std::chrono::seconds kMaxCpu{2};  // per image, of the thread that reads it
 inline constexpr std::uint64_t kMaxProgramHeaders = 1024;
 inline constexpr std::uint64_t kMaxSections = 16384;
 inline constexpr std::uint64_t kMaxDynamicBytes = 64 * 1024;

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/clock.h"
 #include "discover/elf_bytes.h"
 
 namespace ingero::discover {
@@ -27,6 +28,9 @@ Status check_ident(std::span<const std::byte> ident) {
 
 }  // namespace
 
+BoundedFile::BoundedFile(int fd, std::uint64_t size)
+    : fd_(fd), size_(size), cpu_end_(thread_cpu_time() + kMaxCpu) {}
+
 Status BoundedFile::read(std::uint64_t offset, std::span<std::byte> out, std::string_view what) {
   const auto end = add(offset, out.size());
   if (!end) return bad(fmt::format("{} at offset {} is out of range", what, offset));
@@ -36,6 +40,12 @@ Status BoundedFile::read(std::uint64_t offset, std::span<std::byte> out, std::st
   if (out.size() > kMaxBytesRead - bytes_read_) {
     return bad(
         fmt::format("more than {} MiB would have to be read for {}", kMaxBytesRead / kMiB, what));
+  }
+  if (thread_cpu_time() > cpu_end_) {
+    return fail(Error{"read ELF file", "",
+                      fmt::format("more than {} s of processor time would be needed for {}",
+                                  kMaxCpu.count(), what),
+                      "", E2BIG});
   }
   bytes_read_ += out.size();
   while (!out.empty()) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -38,11 +39,12 @@ struct Segment {
   bool writable = false;
 };
 
-/// pread with a size check and a budget: what a crafted file can cost is bounded.
+/// pread with a size check and a budget of bytes and of the thread's processor time: what a crafted file
+/// can cost is bounded.
 class BoundedFile {
  public:
   BoundedFile() = default;
-  BoundedFile(int fd, std::uint64_t size) : fd_(fd), size_(size) {}
+  BoundedFile(int fd, std::uint64_t size);
 
   /// Fills `out`, all of it or an error that says what is truncated (`what` names the thing read).
   Status read(std::uint64_t offset, std::span<std::byte> out, std::string_view what);
@@ -55,6 +57,7 @@ class BoundedFile {
   std::uint64_t size_ = 0;
   std::uint64_t bytes_read_ = 0;
   std::uint64_t reads_ = 0;
+  std::chrono::nanoseconds cpu_end_{0};
 };
 
 /// The last block read from one region, so that neighbouring small reads cost one pread.

@@ -2,69 +2,110 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
 #include <set>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
-#include <utility>
 #include <vector>
 
-#include "base/unique_fd.h"
-#include "discover/library_image.h"
+#include "base/deadline_worker.h"
+#include "discover/file_inspector.h"
+#include "discover/inspection_budget.h"
+#include "discover/look_again.h"
 #include "discover/mapping_scanner.h"
-#include "discover/safe_open.h"
 #include "model/snapshot.h"
 
 namespace ingero::discover {
 
-/// A file that exports traced functions, open for the attach.
-struct FoundLibrary {
-  model::FileKey file;
-  std::string path;  ///< raw bytes, as the process sees it
-  std::uint32_t pid = 0;
-  UniqueFd fd;
-  LibraryImage image;
+/// A file that is to be traced, and who maps it.
+struct Discovery {
+  FoundLibrary library;
+  std::vector<model::Process> mappers;  ///< those seen while it was looked into
+  std::uint64_t noticed_ns = 0;         ///< CLOCK_MONOTONIC of the mapping; 0: found by a scan
 };
 
 struct ScanResult {
-  std::vector<FoundLibrary> found;        ///< seen for the first time, or to be attached again
   std::vector<model::Process> processes;  ///< those that map at least one traced file
   std::set<std::string> traced_paths;     ///< as the processes see the traced files
-  bool incomplete = false;  ///< a mapping changed while it was looked at: scan again soon
-  std::vector<model::Refusal> refusals;  ///< candidates that cannot be traced, and why
+  std::vector<model::FileKey> changed;    ///< traced until now: their content is another
+  bool incomplete = false;                ///< a file is being looked into: scan again soon
 };
 
-enum class OpenPreference { kAutomatic, kMapFiles, kProcRoot };
-
-/// Decides for each mapped file, once per inode, whether it is to be traced. Candidates come by name
-/// pattern for what is said about failures, but are confirmed by exported symbols only.
+/// Decides for each version of each mapped file whether it is to be traced. Candidates come by name
+/// pattern for what is said about failures, but are confirmed by exported symbols only. Files are opened
+/// and read by the worker, one at a time for each container and within its budget; the rest belongs to the
+/// thread that the worker's results come to.
 class LibraryFinder {
  public:
-  LibraryFinder(const MappingScanner& scanner, OpenPreference preference)
-      : scanner_(scanner), preference_(preference) {}
+  using Time = InspectionBudget::Time;
+  struct Handlers {
+    std::function<void(Discovery)> found;
+    /// A candidate that cannot be traced, and why.
+    std::function<void(const model::Refusal&)> refused;
+  };
 
-  Result<ScanResult> scan_all();
-  Result<ScanResult> scan_process(std::uint32_t pid);
+  /// `worker` must outlive the object.
+  LibraryFinder(const MappingScanner& scanner, OpenPreference preference, DeadlineWorker& worker,
+                Handlers handlers)
+      : scanner_(scanner),
+        preference_(preference),
+        worker_(worker),
+        handlers_(std::move(handlers)) {}
 
-  /// The file is to be opened and reported as found again (its attach failed, or it was detached).
+  /// Files that nobody has looked into are given to the worker. `noticed_ns`: CLOCK_MONOTONIC of the mapping
+  /// that led to the scan; 0: none.
+  ScanResult sort_out(const std::vector<FileMapping>& mappings, std::uint64_t noticed_ns = 0);
+
+  /// The file is to be opened and reported as found again (it was detached).
   void forget(const model::FileKey& file) { traced_.erase(file); }
+  /// The same, after a while that grows from time to time (its attach failed).
+  void forget_for_now(const model::FileKey& file);
+  /// The same, but another process may bring it at once (these have no share left).
+  void forget_for_now(const model::FileKey& file, const std::vector<model::Process>& mappers);
+  void attached(const model::FileKey& file) { failed_.succeeded({{}, file}); }
 
-  /// How many files were looked into, and how many are of no interest.
+  /// How many files were looked into.
   std::size_t files_inspected() const { return inspected_; }
+  /// How many are being looked into, or wait for it.
+  std::size_t files_waiting() const { return waiting_.size(); }
 
  private:
-  enum class Verdict { kTraced, kOther, kRetry };
-  ScanResult sort_out(const std::vector<FileMapping>& mappings);
-  Verdict judge(const FileMapping& mapping, ScanResult& result);
-  Result<UniqueFd> open(const FileMapping& mapping) const;
-  void set_aside(const FileMapping& mapping);
+  /// A file that is to be looked into: by way of the first of its mappings that leads to it.
+  struct Waiting {
+    std::vector<FileMapping> mappings;
+    std::uint64_t noticed_ns = 0;
+    bool deferred = false;  ///< it was told that its container has no budget
+  };
+  /// The files of one container. One is looked into at a time.
+  struct Queue {
+    std::deque<model::FileKey> files;
+    bool busy = false;
+  };
 
-  const MappingScanner& scanner_;
-  OpenPreference preference_;
-  std::unordered_set<model::FileKey, model::IdentityHash> traced_;
-  std::unordered_map<model::FileKey, std::uint64_t, model::IdentityHash> set_aside_;  ///< size
-  /// Files that could not be opened by way of this process.
-  std::set<std::pair<model::ProcessKey, model::FileKey>> unreachable_;
+  bool is_traced(const FileMapping& mapping, ScanResult& result);
+  bool is_dull(const FileMapping& mapping);
+  void wait_for(const FileMapping& mapping, std::uint64_t noticed_ns, ScanResult& result);
+  void inspect_next(model::CgroupId container);
+  void inspect(const FileMapping& mapping);
+  void inspected(const FileMapping& mapping, Inspection inspection);
+  void settle(const FileMapping& mapping, Inspection inspection);
+  void discovered(const FileMapping& mapping, Inspection inspection);
+  void try_next_way(const FileMapping& mapping);
+  void set_aside(const FileMapping& mapping);
+  void refuse(const FileMapping& mapping, const std::string& reason, const std::string& why);
+
+  const MappingScanner scanner_;
+  const OpenPreference preference_;
+  DeadlineWorker& worker_;
+  const Handlers handlers_;
+  std::unordered_map<model::FileKey, FileVersion, model::IdentityHash> traced_, set_aside_;
+  std::unordered_map<model::FileKey, Waiting, model::IdentityHash> waiting_;
+  std::map<model::CgroupId, Queue> queues_;
+  InspectionBudget budget_;
+  /// Ways to a file, by process, that failed; the process is empty where the file itself is not to be tried.
+  LookAgain failed_;
   std::size_t inspected_ = 0;
 };
 

@@ -274,21 +274,28 @@ std::string version_of(ElfImage& image, const Lookup& lookup, const LibraryImage
   return version;
 }
 
-Result<std::optional<LibraryImage>> inspect(int fd, std::string_view name_hint) {
-  auto image = ElfImage::create(fd);
-  if (!image) return fail(image.error());
+Result<std::optional<LibraryImage>> inspect(ElfImage& image, std::string_view name_hint) {
   LibraryImage library;
-  const auto lookup = look_up(*image, library);
+  const auto lookup = look_up(image, library);
   if (!lookup) return fail(lookup.error());
-  if (!add_points(*image, *lookup, library)) return std::optional<LibraryImage>();
-  auto soname = image->soname();
+  if (!add_points(image, *lookup, library)) return std::optional<LibraryImage>();
+  auto soname = image.soname();
   if (soname)
     library.soname = std::move(*soname);  // a broken one is no reason to lose the functions
   std::string_view name = library.soname.empty() ? name_hint : std::string_view(library.soname);
   name = name.substr(name.rfind('/') + 1);
   library.kind = kind_of(library, name);
-  library.version = version_of(*image, *lookup, library, name);
+  library.version = version_of(image, *lookup, library, name);
   return std::optional<LibraryImage>(std::move(library));
+}
+
+Result<std::optional<LibraryImage>> inspect(int fd, std::string_view name_hint,
+                                            std::uint64_t* bytes_read) {
+  auto image = ElfImage::create(fd);
+  if (!image) return fail(image.error());
+  auto library = inspect(*image, name_hint);
+  if (bytes_read != nullptr) *bytes_read = image->file().bytes_read();
+  return library;
 }
 
 }  // namespace
@@ -320,8 +327,9 @@ std::optional<std::string> cudart_version_text(std::uint32_t code) {
   return fmt::format("{}.{}", code / 1000, code % 1000 / 10);
 }
 
-Result<std::optional<LibraryImage>> inspect_library(int fd, std::string_view name_hint) {
-  auto library = inspect(fd, name_hint);
+Result<std::optional<LibraryImage>> inspect_library(int fd, std::string_view name_hint,
+                                                    std::uint64_t* bytes_read) {
+  auto library = inspect(fd, name_hint, bytes_read);
   if (library) return library;
   Error error = library.error();
   error.operation = "inspect library";

@@ -47,8 +47,11 @@ struct LibraryImage {
 /// where statically linked NCCL and cudart are. nullopt: none of our functions is there. An image
 /// without points but with refusals is possible (all of them indirect functions). `name_hint` is
 /// the path or file name; it decides nothing but the kind and stands in errors. Errors: not an ELF
-/// file, truncated, inconsistent, or larger than the limits of ElfImage.
-Result<std::optional<LibraryImage>> inspect_library(int fd, std::string_view name_hint);
+/// file, truncated, inconsistent, or larger than the limits of ElfImage; E2BIG: more processor time than a
+/// file is worth; any other code: reading failed, which says nothing about the content. `bytes_read`, where
+/// given, gets what was read of the file.
+Result<std::optional<LibraryImage>> inspect_library(int fd, std::string_view name_hint,
+                                                    std::uint64_t* bytes_read = nullptr);
 
 /// Version constants as text; nullopt for a number that cannot be one. Exposed for tests.
 std::optional<std::string> nccl_version_text(std::uint32_t code);    ///< 22809 -> "2.28.9"

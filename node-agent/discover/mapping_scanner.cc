@@ -38,7 +38,9 @@ FileMapping to_mapping(const mapping_record& record) {
   mapping.process = {record.tgid, record.process_start_ns};
   mapping.cgroup = static_cast<model::CgroupId>(record.cgroup_id);
   mapping.file = {record.device, record.generation, record.inode};
-  mapping.file_size = record.file_size;
+  mapping.version = {record.version.size, record.version.mtime_ns, record.version.ctime_ns};
+  mapping.file_system = record.file_system;
+  mapping.tid = record.tid;
   mapping.start = record.vm_start;
   mapping.end = record.vm_end;
   mapping.comm.assign(record.comm, ::strnlen(record.comm, sizeof(record.comm)));
@@ -87,9 +89,11 @@ Result<model::FileKey> MappingScanner::identity_of(int fd) const {
   return it->file;
 }
 
-void MappingScanner::mark_uninteresting(const model::FileKey& file, std::uint64_t file_size) const {
+void MappingScanner::mark_uninteresting(const model::FileKey& file,
+                                        const FileVersion& version) const {
   const file_key key{file.device, file.generation, file.inode};
-  bpf_map_update_elem(handles_.known_files, &key, &file_size, BPF_ANY);
+  const file_version value{version.size, version.mtime_ns, version.ctime_ns};
+  bpf_map_update_elem(handles_.known_files, &key, &value, BPF_ANY);
 }
 
 }  // namespace ingero::discover

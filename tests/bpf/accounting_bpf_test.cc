@@ -56,8 +56,9 @@ class Accounting : public ::testing::TestWithParam<AttachMethod> {
       const auto& point = library.point(symbol);
       target.points.push_back({point.function, point.file_offset});
     }
-    const auto status = probes_->attach(target, library.fd());
-    ASSERT_TRUE(status) << status.error().message();
+    auto links = probes_->prepare(target, std::make_shared<UniqueFd>(::dup(library.fd())))();
+    ASSERT_TRUE(links) << links.error().message();
+    probes_->hold(target.file, std::move(*links));
     file_ = target.file;
   }
 

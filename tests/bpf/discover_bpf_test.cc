@@ -8,8 +8,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <condition_variable>
+#include <deque>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
 
 #include "attach/bpf_object.h"
 #include "base/clock.h"
@@ -23,6 +26,11 @@ namespace {
 namespace fs = std::filesystem;
 
 const std::string kStub = std::string(INGERO_STUBS) + "/push/libcudart.so.13";
+
+std::uint64_t nanoseconds(const timespec& time) {
+  return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(time.tv_nsec);
+}
 
 /// An executable mapping in this process.
 class Mapping {
@@ -123,21 +131,29 @@ TEST_F(Discover, AScanOfTheHostShowsThisProcessWithItsStartTime) {
     seen = true;
     EXPECT_GT(found.process.start_ns, 0u);
     EXPECT_LT(found.process.start_ns, system_clock_source().boottime_ns());
-    EXPECT_EQ(found.file_size, fs::file_size(kStub));
+    EXPECT_EQ(found.version.size, fs::file_size(kStub));
     EXPECT_EQ(found.comm.substr(0, 8), "discover");
   }
   EXPECT_TRUE(seen);
 }
 
-TEST_F(Discover, AnUninterestingFileIsLeftOutUntilItsSizeChanges) {
+TEST_F(Discover, AnUninterestingFileIsLeftOutUntilItIsChanged) {
   const fs::path copy = folder_ / "libother.so";
   fs::copy_file(kStub, copy);
   const Mapping mapping(copy);
   const auto file = *scanner_->identity_of(mapping.fd());
-  scanner_->mark_uninteresting(file, fs::file_size(copy));
   const auto pid = static_cast<std::uint32_t>(::getpid());
+  const auto mappings = *scanner_->scan_process(pid);
+  ASSERT_NE(find(mappings, mapping.address()), nullptr);
+  const FileVersion version = find(mappings, mapping.address())->version;
+  struct stat info {};
+  ASSERT_EQ(::fstat(mapping.fd(), &info), 0);
+  EXPECT_EQ(version.size, static_cast<std::uint64_t>(info.st_size));
+  EXPECT_EQ(version.mtime_ns, nanoseconds(info.st_mtim));
+  EXPECT_EQ(version.ctime_ns, nanoseconds(info.st_ctim));
+  scanner_->mark_uninteresting(file, version);
   EXPECT_EQ(find(*scanner_->scan_process(pid), mapping.address()), nullptr);
-  std::ofstream(copy, std::ios::app) << "x";
+  ASSERT_EQ(::utimensat(AT_FDCWD, copy.c_str(), nullptr, 0), 0);
   EXPECT_NE(find(*scanner_->scan_process(pid), mapping.address()), nullptr);
 }
 
@@ -165,19 +181,93 @@ TEST_F(Discover, ANewMappingIsNoticedAtOnceWithItsTime) {
   EXPECT_TRUE(seen);
 }
 
+/// A finder and what it has told; its worker's results come when this thread waits for them.
+class Looks {
+ public:
+  Looks(const MappingScanner& scanner, OpenPreference preference)
+      : scanner_(scanner),
+        worker_([this](std::function<void()> task) {
+          const std::lock_guard lock(mutex_);
+          tasks_.push_back(std::move(task));
+          came_.notify_one();
+        }),
+        finder_(scanner, preference, worker_,
+                {[this](Discovery discovery) { found.push_back(std::move(discovery)); },
+                 [this](const model::Refusal& refusal) { refusals.push_back(refusal); }}) {}
+
+  /// What a scan of this process shows, once all of its files have been looked into.
+  ScanResult scan() {
+    const auto pid = static_cast<std::uint32_t>(::getpid());
+    auto result = finder_.sort_out(*scanner_.scan_process(pid));
+    while (finder_.files_waiting() != 0) {
+      std::unique_lock lock(mutex_);
+      came_.wait(lock, [this] { return !tasks_.empty(); });
+      auto task = std::move(tasks_.front());
+      tasks_.pop_front();
+      lock.unlock();
+      task();
+    }
+    return result;
+  }
+  LibraryFinder& finder() { return finder_; }
+
+  std::vector<Discovery> found;
+  std::vector<model::Refusal> refusals;
+
+ private:
+  const MappingScanner& scanner_;
+  std::mutex mutex_;
+  std::condition_variable came_;
+  std::deque<std::function<void()>> tasks_;
+  DeadlineWorker worker_;
+  LibraryFinder finder_;
+};
+
 TEST_F(Discover, ALibraryIsFoundOnceAndAgainWhenForgotten) {
   const Mapping mapping(kStub);
-  LibraryFinder finder(*scanner_, OpenPreference::kAutomatic);
-  const auto pid = static_cast<std::uint32_t>(::getpid());
-  const auto first = finder.scan_process(pid);
-  ASSERT_TRUE(first && first->found.size() == 1);
-  EXPECT_EQ(first->found[0].image.version, "13.0");
-  const auto second = finder.scan_process(pid);
-  ASSERT_TRUE(second);
-  EXPECT_TRUE(second->found.empty());
-  ASSERT_EQ(second->processes.size(), 1u) << "it is still mapped";
-  finder.forget(first->found[0].file);
-  EXPECT_EQ(finder.scan_process(pid)->found.size(), 1u);
+  Looks looks(*scanner_, OpenPreference::kAutomatic);
+  EXPECT_TRUE(looks.scan().incomplete);
+  ASSERT_EQ(looks.found.size(), 1u);
+  EXPECT_EQ(looks.found[0].library.image.version, "13.0");
+  ASSERT_EQ(looks.found[0].mappers.size(), 1u);
+  EXPECT_EQ(looks.found[0].mappers[0].key.tgid, static_cast<unsigned>(::getpid()));
+  const auto second = looks.scan();
+  EXPECT_EQ(looks.found.size(), 1u);
+  ASSERT_EQ(second.processes.size(), 1u) << "it is still mapped";
+  looks.finder().forget(looks.found[0].library.file);
+  looks.scan();
+  EXPECT_EQ(looks.found.size(), 2u);
+}
+
+TEST_F(Discover, AFileThatIsOverwrittenInPlaceIsLookedIntoAgain) {
+  const fs::path path = folder_ / "libcudart.so.12";
+  fs::copy_file(kStub, path);
+  const Mapping mapping(path);
+  Looks looks(*scanner_, OpenPreference::kAutomatic);
+  looks.scan();
+  ASSERT_EQ(looks.found.size(), 1u);
+  const auto file = looks.found[0].library.file;
+  // The same size: its times alone tell.
+  fs::copy_file(kStub, path, fs::copy_options::overwrite_existing);
+  const auto second = looks.scan();
+  EXPECT_EQ(second.changed, std::vector{file});
+  EXPECT_TRUE(second.processes.empty()) << "what is known of it is out of date";
+  ASSERT_EQ(looks.found.size(), 2u);
+  EXPECT_EQ(looks.found[1].library.file, file) << "it is the same inode";
+  EXPECT_TRUE(looks.scan().changed.empty());
+}
+
+TEST_F(Discover, AFileThatBecomesALibraryIsFound) {
+  const fs::path path = folder_ / "libcudart.so.12";
+  std::ofstream(path) << std::string(fs::file_size(kStub), 'x');
+  const Mapping mapping(path);
+  Looks looks(*scanner_, OpenPreference::kAutomatic);
+  looks.scan();
+  ASSERT_EQ(looks.refusals.size(), 1u);
+  EXPECT_EQ(looks.refusals[0].reason, "file_refused");
+  fs::copy_file(kStub, path, fs::copy_options::overwrite_existing);
+  looks.scan();
+  EXPECT_EQ(looks.found.size(), 1u);
 }
 
 TEST_F(Discover, APathThatNamesAnotherFileByNowIsRefused) {
@@ -186,12 +276,11 @@ TEST_F(Discover, APathThatNamesAnotherFileByNowIsRefused) {
   const Mapping mapping(path);
   fs::copy_file(kStub, folder_ / "other");
   fs::rename(folder_ / "other", path);
-  LibraryFinder finder(*scanner_, OpenPreference::kProcRoot);
-  const auto result = finder.scan_process(static_cast<std::uint32_t>(::getpid()));
-  ASSERT_TRUE(result);
-  EXPECT_TRUE(result->found.empty());
-  ASSERT_EQ(result->refusals.size(), 1u);
-  EXPECT_EQ(result->refusals[0].reason, "identity");
+  Looks looks(*scanner_, OpenPreference::kProcRoot);
+  looks.scan();
+  EXPECT_TRUE(looks.found.empty());
+  ASSERT_EQ(looks.refusals.size(), 1u);
+  EXPECT_EQ(looks.refusals[0].reason, "identity");
 }
 
 }  // namespace
