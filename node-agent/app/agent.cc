@@ -278,6 +278,13 @@ void Agent::on_lifecycle_event(const event_header& header, std::size_t size) {
     case EVENT_COMM_CREATED:
       if (const auto* event = collect::event_as<comm_event>(header, size)) on_comm_created(*event);
       break;
+    case EVENT_COMM_ENDED:
+      if (const auto* event = collect::event_as<comm_event>(header, size)) {
+        const comm_key key{event->comm, header.process_start_ns, header.tgid, header.exec_id};
+        const std::lock_guard lock(collector_mutex_);
+        collector_->communicator_ended(key, event->info);
+      }
+      break;
     default: break;
   }
 }
@@ -368,6 +375,8 @@ void Agent::attribute(model::Snapshot& snapshot) {
   std::erase_if(snapshot.calls, [&](const auto& row) { return !is_selected(row.cgroup); });
   std::erase_if(snapshot.errors, [&](const auto& row) { return !is_selected(row.cgroup); });
   std::erase_if(snapshot.communicators, [&](const auto& row) { return !is_selected(row.cgroup); });
+  std::erase_if(snapshot.ended_collectives,
+                [&](const auto& row) { return !is_selected(row.cgroup); });
   std::erase_if(snapshot.processes, [&](const auto& row) { return !is_selected(row.cgroup); });
   std::erase_if(snapshot.retransmits, [&](const auto& row) { return !is_selected(row.cgroup); });
   std::erase_if(snapshot.waits, [&](const auto& row) { return !is_selected(row.cgroup); });

@@ -256,6 +256,7 @@ void Workloads::filter(model::Snapshot& snapshot, std::uint64_t now_ns) const {
     return is_hidden(row) || (entry != nullptr && !entry->decision->traced);
   };
   std::erase_if(snapshot.communicators, is_hidden);
+  std::erase_if(snapshot.ended_collectives, is_hidden);
   std::erase_if(snapshot.retransmits, is_hidden);
   std::erase_if(snapshot.waits, is_hidden);
   for (model::Process& process : snapshot.processes) process.counted = !is_untraced(process);

@@ -81,13 +81,22 @@ void CallCollector::watch_process(const model::ProcessKey& process) const {
 }
 
 void CallCollector::process_executed(const model::ProcessKey& process, std::uint32_t exec_id) {
-  std::vector<comm_key> old;
-  for_each_entry<comm_key, comm_info>(handles_.comms, [&](const comm_key& key, const comm_info&) {
-    if (key.tgid == process.tgid && key.process_start_ns == process.start_ns &&
-        key.exec_id != exec_id)
-      old.push_back(key);
-  });
-  for (const comm_key& key : old) bpf_map_delete_elem(handles_.comms, &key);
+  std::vector<std::pair<comm_key, comm_info>> old;
+  for_each_entry<comm_key, comm_info>(
+      handles_.comms, [&](const comm_key& key, const comm_info& info) {
+        if (key.tgid == process.tgid && key.process_start_ns == process.start_ns &&
+            key.exec_id != exec_id)
+          old.emplace_back(key, info);
+      });
+  free_communicators(old);
+}
+
+/// Communicators that nobody destroyed: their process or its program is gone.
+void CallCollector::free_communicators(const std::vector<std::pair<comm_key, comm_info>>& old) {
+  for (const auto& [key, info] : old) {
+    ended_comms_.ended(key, info, known_ranks(key, info).rank);
+    bpf_map_delete_elem(handles_.comms, &key);
+  }
 }
 
 void CallCollector::find_ended(const std::function<bool(const model::ProcessKey&)>& is_alive) {
@@ -117,6 +126,8 @@ void CallCollector::forget(
   std::erase_if(retired_errors_,
                 [&](const auto& entry) { return is_listed(std::get<0>(entry.first)); });
   std::erase_if(retired_waits_, [&](const auto& entry) { return is_listed(entry.first); });
+  error_codes_.forget(cgroups);
+  ended_comms_.forget(cgroups);
   std::vector<call_key> folded;
   for_each_entry<call_key, call_stats>(handles_.folded_calls,
                                        [&](const call_key& key, const call_stats&) {
@@ -159,7 +170,15 @@ void CallCollector::read(model::Snapshot& snapshot) {
   read_waits(snapshot);
   read_losses(snapshot);
   free_ended();
+  ended_comms_.fill(snapshot.ended_collectives);
   last_rows_ = snapshot.calls.size();
+}
+
+/// Without a look into the process, which may be gone.
+CallCollector::Ranks CallCollector::known_ranks(const comm_key& key, const comm_info& info) const {
+  if (info.nranks != 0) return {info.rank, info.nranks};
+  const auto it = resolved_.find({key.comm, key.process_start_ns, key.tgid, key.exec_id});
+  return it == resolved_.end() ? Ranks{info.rank, 0} : it->second;
 }
 
 CallCollector::Ranks CallCollector::ranks_of(const comm_key& key, const comm_info& info) {
@@ -177,10 +196,13 @@ CallCollector::Ranks CallCollector::ranks_of(const comm_key& key, const comm_inf
 }
 
 void CallCollector::read_communicators(model::Snapshot& snapshot) {
+  ended_comms_.begin();
   for_each_entry<comm_key, comm_info>(
       handles_.comms, [&](const comm_key& key, const comm_info& info) {
-        if (has_ended(key.tgid, key.process_start_ns)) return;
-        const Ranks ranks = ranks_of(key, info);
+        const bool ended = has_ended(key.tgid, key.process_start_ns);
+        const Ranks ranks = ended ? known_ranks(key, info) : ranks_of(key, info);
+        ended_comms_.seen(key, info, ranks.rank);
+        if (ended) return;
         model::Communicator comm;
         comm.process = {key.tgid, key.process_start_ns};
         comm.cgroup = static_cast<model::CgroupId>(info.cgroup_id);
@@ -200,6 +222,7 @@ void CallCollector::read_communicators(model::Snapshot& snapshot) {
         comm.library = info.library;
         snapshot.communicators.push_back(std::move(comm));
       });
+  ended_comms_.finish();
 }
 
 /// A forged number of ranks must not poison a total.
@@ -255,14 +278,22 @@ void CallCollector::read_calls(model::Snapshot& snapshot) {
 void CallCollector::read_errors(model::Snapshot& snapshot) {
   std::vector<error_key> done;
   std::map<ErrorPlace, std::uint64_t> sums = retired_errors_;
+  std::uint64_t folded_now = 0, folded_then = 0;
   for_each_entry<error_key, std::uint64_t>(
       handles_.errors, [&](const error_key& key, std::uint64_t count) {
-        const ErrorPlace place{key.call.cgroup_id, key.call.function, key.code};
+        const std::int32_t code =
+            error_codes_.admit(key.call.cgroup_id, key.call.function, key.code);
+        const bool folded = code == model::kOtherErrorCode;
+        const ErrorPlace place{key.call.cgroup_id, key.call.function, code};
         sums[place] += count;
+        folded_now += folded ? 1 : 0;
         if (!has_ended(key.call.tgid, key.call.process_start_ns)) return;
         retired_errors_[place] += count;
+        folded_then += folded ? 1 : 0;
         done.push_back(key);
       });
+  snapshot.folded_error_codes = folded_codes_ + folded_now;
+  folded_codes_ += folded_then;
   for (const error_key& key : done) bpf_map_delete_elem(handles_.errors, &key);
   for (const auto& [place, count] : sums) {
     snapshot.errors.push_back({static_cast<model::CgroupId>(std::get<0>(place)), std::get<1>(place),
@@ -336,11 +367,12 @@ void CallCollector::free_ended_streams() {
 /// Entries of ended processes in the maps that are not counters.
 void CallCollector::free_ended() {
   if (ended_.empty()) return;
-  std::vector<comm_key> old_comms;
-  for_each_entry<comm_key, comm_info>(handles_.comms, [&](const comm_key& key, const comm_info&) {
-    if (has_ended(key.tgid, key.process_start_ns)) old_comms.push_back(key);
-  });
-  for (const comm_key& key : old_comms) bpf_map_delete_elem(handles_.comms, &key);
+  std::vector<std::pair<comm_key, comm_info>> old_comms;
+  for_each_entry<comm_key, comm_info>(
+      handles_.comms, [&](const comm_key& key, const comm_info& info) {
+        if (has_ended(key.tgid, key.process_start_ns)) old_comms.emplace_back(key, info);
+      });
+  free_communicators(old_comms);
   free_ended_streams();
   std::erase_if(resolved_, [&](const auto& entry) {
     return has_ended(std::get<2>(entry.first), std::get<1>(entry.first));

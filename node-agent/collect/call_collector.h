@@ -12,6 +12,8 @@
 #include "base/clock.h"
 #include "bpf/wire.h"
 #include "collect/comm_layout.h"
+#include "collect/ended_communicators.h"
+#include "collect/error_codes.h"
 #include "model/bpf_handles.h"
 #include "model/snapshot.h"
 
@@ -32,6 +34,11 @@ class CallCollector {
 
   /// A process has replaced its program: communicators of the old one are gone.
   void process_executed(const model::ProcessKey& process, std::uint32_t exec_id);
+
+  /// A communicator was destroyed; `info` is its last state.
+  void communicator_ended(const comm_key& key, const comm_info& info) {
+    ended_comms_.ended(key, info, info.rank);
+  }
 
   /// Fills in calls, errors, communicators and losses.
   void read(model::Snapshot& snapshot);
@@ -77,6 +84,8 @@ class CallCollector {
     return ended_.contains({tgid, start_ns});
   }
   Ranks ranks_of(const comm_key& key, const comm_info& info);
+  Ranks known_ranks(const comm_key& key, const comm_info& info) const;
+  void free_communicators(const std::vector<std::pair<comm_key, comm_info>>& old);
 
   model::BpfHandles handles_;
   const Clock& clock_;
@@ -88,6 +97,9 @@ class CallCollector {
   };
   std::map<Place, Retired> retired_;
   std::map<ErrorPlace, std::uint64_t> retired_errors_;
+  ErrorCodes error_codes_;
+  std::uint64_t folded_codes_ = 0;  ///< of ended processes
+  EndedCommunicators ended_comms_;
   std::map<std::uint64_t, model::WaitSeries> retired_waits_;  ///< by cgroup
   std::map<std::tuple<std::uint64_t, std::uint64_t, std::uint32_t, std::uint32_t>, Ranks> resolved_;
   std::uint64_t rounds_ = 0;

@@ -120,7 +120,7 @@ void PrometheusCollectable::add_workloads(const model::Snapshot& snapshot,
   const auto calls = sum_calls(snapshot);
   const auto recent = window_.observe(clock_.monotonic_ns(), sum_durations(calls));
   auto sums = sum_workloads(table, calls, recent);
-  add_errors(snapshot, table, error_names_, sums);
+  add_errors(snapshot, table, sums);
   const Roster roster = make_roster(snapshot, table, sums);
   add_host_layers(snapshot, table, sums);
 
@@ -128,11 +128,11 @@ void PrometheusCollectable::add_workloads(const model::Snapshot& snapshot,
   if (std::none_of(sums.begin(), sums.end(), has_nccl_process)) {
     families.add(MetricId::kNcclProcesses, Workload{}, {}, 0);
   }
-  const BudgetedWorkloads budgeted = apply_budget(std::move(sums), options_.max_series);
+  SeriesRoom room(options_.max_series);
+  const BudgetedWorkloads budgeted = budget_.apply(std::move(sums), room, options_.max_series);
   for (const WorkloadSums& workload : budgeted.kept)
     add_workload(workload, options_.duration_ends, families);
-  const std::size_t room = options_.max_series - std::min(options_.max_series, budgeted.series);
-  const std::size_t left_out = add_roster(roster, table, budgeted.folded, room, families);
+  const std::size_t left_out = roster_series_.add(roster, table, budgeted.folded, room, families);
   count_dropped(budgeted.dropped + left_out);
 }
 
@@ -148,6 +148,9 @@ void PrometheusCollectable::set_limits(std::size_t max_series, DurationEnds dura
 }
 
 std::vector<prometheus::MetricFamily> PrometheusCollectable::Collect() const {
+  // One scrape after the other, from the counts to the text: an older snapshot that is told after a
+  // newer one would be less.
+  const std::lock_guard turn(turn_);
   const auto snapshot = source_ ? source_() : nullptr;
   const AgentStatus status = options_.status ? options_.status() : AgentStatus{};
   FamilySet families(escape_terminal(options_.node));
@@ -155,11 +158,12 @@ std::vector<prometheus::MetricFamily> PrometheusCollectable::Collect() const {
   if (snapshot) {
     add_workloads(*snapshot, families);
     add_agent_metrics(*snapshot, families);
+    folded_error_codes_ = snapshot->folded_error_codes;
   }
   families.add(MetricId::kBuildInfo,
                {escape_terminal(options_.version), escape_terminal(options_.revision)}, 1);
   add_status(status, families);
-  add_dropped({dropped_total_, error_names_.refused_total()}, families);
+  add_dropped({dropped_total_, folded_error_codes_}, families);
   add_process_stats(read_process_stats(options_.proc), families);
   return families.take();
 }

@@ -15,7 +15,6 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "export/agent_metrics.h"
-#include "export/error_names.h"
 #include "export/family_set.h"
 #include "export/latency_window.h"
 #include "export/roster.h"
@@ -61,10 +60,13 @@ class PrometheusCollectable final : public prometheus::Collectable {
   const WorkloadLookup lookup_;
   const ClockSource& clock_;
 
+  mutable std::mutex turn_;   ///< held while a scrape is made, also while its snapshot is
   mutable std::mutex mutex_;  ///< for all below: Collect() is const to its callers only
   CollectableOptions options_;
   mutable LatencyWindow window_;
-  mutable ErrorNames error_names_;
+  mutable SeriesBudget budget_;
+  mutable RosterSeries roster_series_;
+  mutable std::uint64_t folded_error_codes_ = 0;
   mutable std::size_t dropped_now_ = 0;
   mutable std::uint64_t dropped_total_ = 0;
 };

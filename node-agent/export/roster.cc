@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "base/text.h"
-#include "export/series_budget.h"
 
 namespace ingero::exporting {
 namespace {
@@ -91,6 +90,17 @@ CommunicatorRow describe(const model::Communicator& communicator, std::size_t wo
   return row;
 }
 
+/// What is left of communicators that are gone.
+CommunicatorRow describe(const model::EndedCollectives& ended, std::size_t workload) {
+  CommunicatorRow row;
+  row.workload = workload;
+  if (ended.id_hash != 0) row.comm_id = fmt::format("{:016x}", ended.id_hash);
+  if (ended.rank >= 0) row.rank = fmt::to_string(ended.rank);
+  row.collectives = ended.collectives;
+  row.live = false;
+  return row;
+}
+
 void merge(CommunicatorRow& row, const CommunicatorRow& other) {
   row.collectives += other.collectives;
   row.last_enqueue_unix_ns = std::max(row.last_enqueue_unix_ns, other.last_enqueue_unix_ns);
@@ -110,6 +120,11 @@ std::vector<CommunicatorRow> find_communicators(const model::Snapshot& snapshot,
     const auto [place, added] = merged.try_emplace({row.workload, row.comm_id, row.rank}, row);
     if (!added) merge(place->second, row);
   }
+  for (const model::EndedCollectives& ended : snapshot.ended_collectives) {
+    CommunicatorRow row = describe(ended, table.index_of(ended.cgroup));
+    const auto [place, added] = merged.try_emplace({row.workload, row.comm_id, row.rank}, row);
+    if (!added) place->second.collectives += row.collectives;
+  }
   std::vector<CommunicatorRow> rows;
   rows.reserve(merged.size());
   for (auto& [key, row] : merged) rows.push_back(std::move(row));
@@ -117,6 +132,41 @@ std::vector<CommunicatorRow> find_communicators(const model::Snapshot& snapshot,
     return a.created_unix_ns < b.created_unix_ns;
   });
   return rows;
+}
+
+/// One entry of a roster.
+struct Item {
+  std::size_t workload;
+  const CommunicatorRow* communicator;  ///< or else a library
+  const LoadedLibrary* library;
+
+  std::size_t series() const { return communicator != nullptr ? communicator->series() : 1; }
+};
+
+/// The first of each container, then the second of each; communicators and libraries in turn.
+std::vector<Item> by_turns(const Roster& roster) {
+  std::map<std::size_t, std::size_t> communicators, libraries;  // by workload: how many so far
+  std::vector<std::tuple<std::size_t, std::size_t, Item>> turns;
+  for (const CommunicatorRow& row : roster.communicators) {
+    if (row.live)
+      turns.emplace_back(2 * communicators[row.workload]++, row.workload,
+                         Item{row.workload, &row, nullptr});
+  }
+  for (const LoadedLibrary& row : roster.libraries)
+    turns.emplace_back(2 * libraries[row.workload]++ + 1, row.workload,
+                       Item{row.workload, nullptr, &row});
+  std::stable_sort(turns.begin(), turns.end(), [](const auto& a, const auto& b) {
+    return std::tie(std::get<0>(a), std::get<1>(a)) < std::tie(std::get<0>(b), std::get<1>(b));
+  });
+  std::vector<Item> items;
+  items.reserve(turns.size());
+  for (const auto& turn : turns) items.push_back(std::get<2>(turn));
+  return items;
+}
+
+void add_library(const LoadedLibrary& row, const Workload& workload, FamilySet& families) {
+  families.add(MetricId::kNcclProcessLoaded, workload, {row.pid, row.comm, row.path, row.version},
+               1);
 }
 
 void add_communicator(const CommunicatorRow& row, const Workload& workload, FamilySet& families) {
@@ -138,35 +188,49 @@ Roster make_roster(const model::Snapshot& snapshot, const WorkloadTable& table,
   return {find_loaded(snapshot, table, sums), find_communicators(snapshot, table)};
 }
 
-std::size_t add_roster(const Roster& roster, const WorkloadTable& table,
-                       const std::vector<bool>& folded, std::size_t room, FamilySet& families) {
+RosterSeries::Account& RosterSeries::account_of(const CommunicatorRow& row,
+                                                const WorkloadTable& table) {
+  const Workload& workload = table.workloads()[row.workload];
+  Account& account = accounts_[{workload.k8s_namespace, workload.pod, workload.container,
+                                row.comm_id, row.rank}];
+  account.round = round_;
+  return account;
+}
+
+void RosterSeries::fold(const CommunicatorRow& row, const WorkloadTable& table,
+                        CommunicatorRow& rest) {
+  other_.add(account_of(row, table).split.fold({row.collectives}));
+  rest.last_enqueue_unix_ns = std::max(rest.last_enqueue_unix_ns, row.last_enqueue_unix_ns);
+}
+
+std::size_t RosterSeries::add(const Roster& roster, const WorkloadTable& table,
+                              const std::vector<bool>& folded, SeriesRoom& room,
+                              FamilySet& families) {
+  ++round_;
   std::size_t dropped = 0;
-  const auto take = [&](std::size_t workload, std::size_t series) {
-    if (folded[workload] || series > room) {
-      dropped += series;
-      return false;
-    }
-    room -= series;
-    return true;
-  };
-  for (const LoadedLibrary& row : roster.libraries) {
-    if (!take(row.workload, 1)) continue;
-    families.add(MetricId::kNcclProcessLoaded, table.workloads()[row.workload],
-                 {row.pid, row.comm, row.path, row.version}, 1);
-  }
   CommunicatorRow rest;
   rest.comm_id = kOther;
-  bool any_rest = false;
-  for (const CommunicatorRow& row : roster.communicators) {
-    if (take(row.workload, row.series())) {
-      add_communicator(row, table.workloads()[row.workload], families);
+  for (const Item& item : by_turns(roster)) {
+    const bool out = folded[item.workload] ||
+                     !room.take(table.workloads()[item.workload], item.series());
+    if (out) dropped += item.series();
+    if (item.communicator == nullptr) {
+      if (!out) add_library(*item.library, table.workloads()[item.workload], families);
+    } else if (out) {
+      fold(*item.communicator, table, rest);
     } else {
-      merge(rest, row);
-      any_rest = true;
+      CommunicatorRow row = *item.communicator;
+      row.collectives = account_of(row, table).split.keep({row.collectives}).count;
+      add_communicator(row, table.workloads()[row.workload], families);
     }
   }
-  rest.infos.clear();
-  if (any_rest) add_communicator(rest, Workload{"", "", kOther}, families);
+  for (const CommunicatorRow& row : roster.communicators) {
+    // Gone: what it counted since the last look, where that was told.
+    if (!row.live && account_of(row, table).split.is_folded()) fold(row, table, rest);
+  }
+  rest.collectives = other_.count;
+  if (other_.count != 0) add_communicator(rest, Workload{"", "", kOther}, families);
+  std::erase_if(accounts_, [&](const auto& entry) { return entry.second.round != round_; });
   return dropped;
 }
 

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "base/text.h"
+#include "export/error_names.h"
 #include "export/metrics_table.h"
 #include "model/functions.h"
 
@@ -47,6 +48,13 @@ std::vector<SortedCall> sort_calls(const model::Snapshot& snapshot) {
 template <typename Counts>
 void add_counts(Counts& sum, const Counts& other) {
   for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += other[i];
+}
+
+void take_off(std::uint64_t& sum, std::uint64_t other) { sum -= std::min(sum, other); }
+
+template <typename Counts>
+void subtract_counts(Counts& sum, const Counts& other) {
+  for (std::size_t i = 0; i < sum.size(); ++i) take_off(sum[i], other[i]);
 }
 
 Workload printable(const Workload& workload) {
@@ -97,6 +105,22 @@ void OperationSums::add(const OperationSums& other) {
   add_counts(recent, other.recent);
 }
 
+void OperationSums::subtract(const OperationSums& other) {
+  take_off(calls, other.calls);
+  take_off(bytes, other.bytes);
+  take_off(barriers, other.barriers);
+  take_off(slow, other.slow);
+  take_off(duration_ns, other.duration_ns);
+  subtract_counts(durations, other.durations);
+}
+
+void CopySums::subtract(const CopySums& other) {
+  take_off(bytes, other.bytes);
+  take_off(duration_ns, other.duration_ns);
+  subtract_counts(durations, other.durations);
+  subtract_counts(sizes, other.sizes);
+}
+
 void CopySums::add(const CopySums& other) {
   bytes += other.bytes;
   duration_ns += other.duration_ns;
@@ -113,6 +137,26 @@ void WorkloadSums::add(const WorkloadSums& other) {
   retransmits_ipv6 += other.retransmits_ipv6;
   wait_ns += other.wait_ns;
   add_counts(waits, other.waits);
+}
+
+void WorkloadSums::subtract(const WorkloadSums& other) {
+  const auto subtract_from = [](auto& rows, const auto& others) {
+    for (const auto& [key, sums] : others)
+      if (const auto row = rows.find(key); row != rows.end()) row->second.subtract(sums);
+  };
+  subtract_from(operations, other.operations);
+  subtract_from(copies, other.copies);
+  for (const auto& [error, count] : other.errors)
+    if (const auto row = errors.find(error); row != errors.end()) take_off(row->second, count);
+  take_off(retransmits_ipv4, other.retransmits_ipv4);
+  take_off(retransmits_ipv6, other.retransmits_ipv6);
+  take_off(wait_ns, other.wait_ns);
+  subtract_counts(waits, other.waits);
+}
+
+void WorkloadSums::clear_present() {
+  nccl_processes = 0;
+  for (auto& [operation, sums] : operations) sums.recent = {};
 }
 
 std::size_t WorkloadSums::series() const {
@@ -136,6 +180,7 @@ WorkloadTable::WorkloadTable(const model::Snapshot& snapshot, const WorkloadLook
   for (const auto& process : snapshot.processes)
     if (process.counted) cgroups.push_back(process.cgroup);
   for (const auto& communicator : snapshot.communicators) cgroups.push_back(communicator.cgroup);
+  for (const auto& row : snapshot.ended_collectives) cgroups.push_back(row.cgroup);
   for (const auto& row : snapshot.retransmits) cgroups.push_back(row.cgroup);
   for (const auto& row : snapshot.waits) cgroups.push_back(row.cgroup);
   std::sort(cgroups.begin(), cgroups.end());
@@ -201,19 +246,13 @@ void add_host_layers(const model::Snapshot& snapshot, const WorkloadTable& table
   }
 }
 
-void add_errors(const model::Snapshot& snapshot, const WorkloadTable& table, ErrorNames& names,
+void add_errors(const model::Snapshot& snapshot, const WorkloadTable& table,
                 std::vector<WorkloadSums>& sums) {
-  std::vector<ErrorNames::Code> codes;
-  for (const model::ErrorSeries& error : snapshot.errors) {
-    const auto operation = operation_of(error.function);
-    if (operation) codes.push_back({*operation, error.code});
-  }
-  names.admit(std::move(codes));
   for (const model::ErrorSeries& error : snapshot.errors) {
     const auto operation = operation_of(error.function);
     if (!operation || !model::is_failure(operations()[*operation].api, error.code)) continue;
     WorkloadSums& workload = sums[table.index_of(error.cgroup)];
-    workload.errors[{*operation, names.name({*operation, error.code})}] += error.count;
+    workload.errors[{*operation, error_name(*operation, error.code)}] += error.count;
   }
 }
 

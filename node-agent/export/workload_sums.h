@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "export/error_names.h"
 #include "export/latency_window.h"
 #include "export/operations.h"
 #include "export/workload.h"
@@ -40,9 +39,10 @@ struct OperationSums {
   std::uint64_t slow = 0;
   std::uint64_t duration_ns = 0;
   model::DurationCounts durations{};
-  model::DurationCounts recent{};  ///< of about the last minute
+  model::DurationCounts recent{};  ///< of about the last minute: no counter
 
   void add(const OperationSums& other);
+  void subtract(const OperationSums& other);
 };
 
 struct CopySums {
@@ -52,6 +52,7 @@ struct CopySums {
   model::SizeCounts sizes{};
 
   void add(const CopySums& other);
+  void subtract(const CopySums& other);
 };
 
 /// Everything that is exported of one workload, but for its processes and communicators.
@@ -60,12 +61,16 @@ struct WorkloadSums {
   std::map<OperationIndex, OperationSums> operations;
   std::map<std::uint8_t, CopySums> copies;                                 ///< by direction
   std::map<std::pair<OperationIndex, std::string>, std::uint64_t> errors;  ///< by name of the error
-  std::uint64_t nccl_processes = 0;
+  std::uint64_t nccl_processes = 0;  ///< now: no counter
   std::uint64_t retransmits_ipv4 = 0, retransmits_ipv6 = 0;
   std::uint64_t wait_ns = 0;
   model::DurationCounts waits{};
 
   void add(const WorkloadSums& other);
+  /// Takes counters off, none below zero; what is no counter stays.
+  void subtract(const WorkloadSums& other);
+  /// Leaves the counters.
+  void clear_present();
   bool has_waits() const;
   /// Lines of /metrics; percentiles are counted whether or not there are any now.
   std::size_t series() const;
@@ -96,7 +101,7 @@ void add_host_layers(const model::Snapshot& snapshot, const WorkloadTable& table
                      std::vector<WorkloadSums>& sums);
 
 /// Adds the snapshot's errors. Codes that are no failure are left out.
-void add_errors(const model::Snapshot& snapshot, const WorkloadTable& table, ErrorNames& names,
+void add_errors(const model::Snapshot& snapshot, const WorkloadTable& table,
                 std::vector<WorkloadSums>& sums);
 
 }  // namespace ingero::exporting

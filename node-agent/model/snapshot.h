@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -36,6 +37,9 @@ struct CallSeries {
   CallTotals totals;
 };
 
+/// Stands for the codes of a function that found no room of their own.
+inline constexpr std::int32_t kOtherErrorCode = std::numeric_limits<std::int32_t>::min();
+
 struct ErrorSeries {
   CgroupId cgroup = CgroupId::kUnknown;
   std::uint16_t function = 0;
@@ -58,6 +62,14 @@ struct Communicator {
   std::string name;
   std::string library_version;
   std::uint32_t library = 0;  ///< index that the agent gave the library file; 0: not known
+};
+
+/// What communicators that are gone have counted, by the labels that they had.
+struct EndedCollectives {
+  CgroupId cgroup = CgroupId::kUnknown;
+  std::uint64_t id_hash = 0;
+  std::int32_t rank = -1;
+  std::uint64_t collectives = 0;
 };
 
 enum class AttachMethod { kNone, kSession, kMulti, kPerf, kEntryOnly };
@@ -128,11 +140,13 @@ struct Snapshot {
   std::vector<CallSeries> calls;
   std::vector<ErrorSeries> errors;
   std::vector<Communicator> communicators;
+  std::vector<EndedCollectives> ended_collectives;
   std::vector<RetransmitSeries> retransmits;
   std::vector<WaitSeries> waits;
   std::vector<Process> processes;
   std::vector<Library> libraries;
   std::vector<Refusal> refusals;
+  std::uint64_t folded_error_codes = 0;              ///< counted as kOtherErrorCode
   std::map<std::string, std::uint64_t> events_lost;  ///< reason -> count; every reason, also 0
   std::map<std::string, std::uint64_t>
       unattributed_calls;                                ///< reason -> count; every reason, also 0

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 
+from .counter_recorder import CounterRecorder
 from .exposition import Metrics
 from .waiting import wait_until
 
@@ -24,8 +25,10 @@ def free_port(host="127.0.0.1"):
 
 
 class Agent:
-    def __init__(self, directory, *flags, listen=None, command="trace", environment=None):
-        """`listen`: what --prometheus gets, with PORT in place of a port; None: 127.0.0.1:PORT."""
+    def __init__(self, directory, *flags, listen=None, command="trace", environment=None,
+                 recorded=True):
+        """`listen`: what --prometheus gets, with PORT in place of a port; None: 127.0.0.1:PORT.
+        `recorded`: that no counter falls is watched; not where a test counts connections."""
         self.port = free_port()
         self.address = "::1" if listen and "[" in listen else "127.0.0.1"
         listen = (listen or "127.0.0.1:PORT").replace("PORT", str(self.port))
@@ -36,6 +39,9 @@ class Agent:
         with open(self.stdout_file, "wb") as out, open(self.stderr_file, "wb") as err:
             self.process = subprocess.Popen(self.arguments, stdin=subprocess.DEVNULL, stdout=out,
                                             stderr=err, env={**os.environ, **(environment or {})})
+        self.recorder = CounterRecorder(self.address, self.port) if recorded else None
+        if self.recorder:
+            self.recorder.start()
 
     @property
     def pid(self):
@@ -123,6 +129,8 @@ class Agent:
         return status, self.stdout, self.stderr
 
     def kill(self):
+        if self.recorder:
+            self.recorder.stop()
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGCONT)
             self.process.kill()

@@ -34,6 +34,14 @@ class Host:
     def __exit__(self, *problem):
         for item in reversed(self._started):
             item.kill()
+        if problem[0] is None:
+            self._check_counters()
+
+    def _check_counters(self):
+        """In every test: no counter of any agent has fallen."""
+        for recorder in filter(None, (getattr(item, "recorder", None) for item in self._started)):
+            print(f"{recorder.name}: {recorder.scrapes} scrapes")
+            assert not recorder.falls, f"{recorder.name} fell:\n{recorder.complaint()}"
 
     def agent(self, *flags, wait=True, **options):
         agent = Agent(self.directory, *flags, **options)
