@@ -7,6 +7,11 @@
 namespace ingero::exporting {
 namespace {
 
+/// At most this part of the room is kept for "other", so that one container with very many kinds of series
+/// that gives way to others does not take their room as "other". Beyond it, "other" comes on top: there
+/// are only so many kinds.
+constexpr std::size_t kShareOfOther = 4;
+
 bool is_other(const Workload& workload) {
   return workload.k8s_namespace.empty() && workload.pod.empty() && workload.container == kOther;
 }
@@ -77,8 +82,9 @@ BudgetedWorkloads SeriesBudget::apply(std::vector<WorkloadSums> workloads, Serie
   const bool limited = std::any_of(workloads.begin(), workloads.end(), [](const auto& workload) {
     return workload.workload.max_series != 0;
   });
-  const std::size_t reserved = room.reserve(
-      total <= max_series && !limited ? other_.series() : series_of_other(workloads));
+  const std::size_t of_other =
+      total <= max_series && !limited ? other_.series() : series_of_other(workloads);
+  const std::size_t reserved = room.reserve(std::min(of_other, max_series / kShareOfOther));
   other_.clear_present();
   for (const std::size_t i : order_of(workloads, max_series)) {
     WorkloadSums& workload = workloads[i];

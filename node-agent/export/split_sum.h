@@ -9,20 +9,20 @@ namespace ingero::exporting {
 /// `Sums` has add() and subtract(), which stops at zero.
 template <typename Sums>
 class SplitSum {
+  enum class State { fresh, kept, folded };
+
  public:
   /// It has a series of its own now. Returns that series' value: all that "other" was not given.
   Sums keep(const Sums& total) {
-    kept_ = true;
-    folded_ = false;
-    Sums own = total;
-    own.subtract(given_);
-    return own;
+    state_ = State::kept;
+    own_ = total;
+    own_.subtract(given_);
+    return own_;
   }
 
   /// It is a part of "other" now. Returns what is new to that.
   Sums fold(const Sums& total) {
-    if (!folded_) own_ = kept_ ? keep(total) : Sums{};
-    folded_ = true;
+    state_ = State::folded;
     Sums news = total;
     news.subtract(own_);
     news.subtract(given_);
@@ -30,14 +30,13 @@ class SplitSum {
     return news;
   }
 
-  bool is_folded() const { return folded_; }
-  bool is_kept() const { return kept_ && !folded_; }
+  bool is_folded() const { return state_ == State::folded; }
+  bool is_kept() const { return state_ == State::kept; }
 
  private:
   Sums given_{};  ///< to "other"
-  Sums own_{};    ///< of its series, while it has none
-  bool kept_ = false;
-  bool folded_ = false;
+  Sums own_{};    ///< what its series showed last
+  State state_ = State::fresh;
 };
 
 }  // namespace ingero::exporting

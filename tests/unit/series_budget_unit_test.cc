@@ -72,13 +72,13 @@ TEST(SeriesBudget, OtherDoesNotFallWhenAContainerGetsSeriesOfItsOwnAndTheSumStay
   Exporter exporter(containers(1, 30), 600);
   Scraper scraper(exporter);
   EXPECT_FALSE(scraper.scrape().contains(kCopied + in("c30", R"(direction="h2d")")));
-  *exporter.snapshot = containers(20, 30, 2);  // the others are gone: there is room
+  *exporter.snapshot = containers(23, 30, 2);  // the others are gone: there is room
   Lines lines = scraper.scrape();
   EXPECT_TRUE(lines.contains(kCopied + in("c30", R"(direction="h2d")")));
   const double gone = sum_of(Exporter(containers(1, 30)).lines(), kCopied) -
-                      sum_of(Exporter(containers(20, 30)).lines(), kCopied);
+                      sum_of(Exporter(containers(23, 30)).lines(), kCopied);
   const double told_of_gone = sum_of(lines, kCopied) -
-                              sum_of(Exporter(containers(20, 30, 2)).lines(), kCopied);
+                              sum_of(Exporter(containers(23, 30, 2)).lines(), kCopied);
   EXPECT_GE(told_of_gone, 0);
   EXPECT_LE(told_of_gone, gone);  // what they had of their own went with their series
   *exporter.snapshot = containers(1, 30, 3);  // more come: some are folded again
