@@ -279,19 +279,18 @@ void CallCollector::read_errors(model::Snapshot& snapshot) {
   std::vector<error_key> done;
   std::map<ErrorPlace, std::uint64_t> sums = retired_errors_;
   std::uint64_t folded_now = 0, folded_then = 0;
-  for_each_entry<error_key, std::uint64_t>(
-      handles_.errors, [&](const error_key& key, std::uint64_t count) {
-        const std::int32_t code =
-            error_codes_.admit(key.call.cgroup_id, key.call.function, key.code);
-        const bool folded = code == model::kOtherErrorCode;
-        const ErrorPlace place{key.call.cgroup_id, key.call.function, code};
-        sums[place] += count;
-        folded_now += folded ? 1 : 0;
-        if (!has_ended(key.call.tgid, key.call.process_start_ns)) return;
-        retired_errors_[place] += count;
-        folded_then += folded ? 1 : 0;
-        done.push_back(key);
-      });
+  for_each_entry<error_key, std::uint64_t>(handles_.errors, [&](const error_key& key,
+                                                                std::uint64_t count) {
+    const std::int32_t code = error_codes_.admit(key.call.cgroup_id, key.call.function, key.code);
+    const bool folded = code == model::kOtherErrorCode;
+    const ErrorPlace place{key.call.cgroup_id, key.call.function, code};
+    sums[place] += count;
+    folded_now += folded ? 1 : 0;
+    if (!has_ended(key.call.tgid, key.call.process_start_ns)) return;
+    retired_errors_[place] += count;
+    folded_then += folded ? 1 : 0;
+    done.push_back(key);
+  });
   snapshot.folded_error_codes = folded_codes_ + folded_now;
   folded_codes_ += folded_then;
   for (const error_key& key : done) bpf_map_delete_elem(handles_.errors, &key);
@@ -368,10 +367,11 @@ void CallCollector::free_ended_streams() {
 void CallCollector::free_ended() {
   if (ended_.empty()) return;
   std::vector<std::pair<comm_key, comm_info>> old_comms;
-  for_each_entry<comm_key, comm_info>(
-      handles_.comms, [&](const comm_key& key, const comm_info& info) {
-        if (has_ended(key.tgid, key.process_start_ns)) old_comms.emplace_back(key, info);
-      });
+  for_each_entry<comm_key, comm_info>(handles_.comms,
+                                      [&](const comm_key& key, const comm_info& info) {
+                                        if (has_ended(key.tgid, key.process_start_ns))
+                                          old_comms.emplace_back(key, info);
+                                      });
   free_communicators(old_comms);
   free_ended_streams();
   std::erase_if(resolved_, [&](const auto& entry) {

@@ -58,7 +58,8 @@ void EndedCommunicators::ended(const comm_key& key, const comm_info& info, std::
   const Live& live = found->second;
   // Where it is counted already, only what came after the last look is new.
   const std::uint64_t counted = live.round == 0 ? live.collectives : 0;
-  add(live.cgroup, live.labels, info.collectives - std::min<std::uint64_t>(counted, info.collectives));
+  add(live.cgroup, live.labels,
+      info.collectives - std::min<std::uint64_t>(counted, info.collectives));
   live_.erase(found);
 }
 
@@ -70,8 +71,8 @@ void EndedCommunicators::forget(
 void EndedCommunicators::fill(std::vector<model::EndedCollectives>& rows) const {
   for (const auto& [cgroup, kept] : kept_) {
     for (const auto& [labels, collectives] : kept.collectives)
-      rows.push_back({static_cast<model::CgroupId>(cgroup), labels.first, labels.second,
-                      collectives});
+      rows.push_back(
+          {static_cast<model::CgroupId>(cgroup), labels.first, labels.second, collectives});
   }
 }
 

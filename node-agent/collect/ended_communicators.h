@@ -55,7 +55,7 @@ class EndedCommunicators {
   void add(std::uint64_t cgroup, const Labels& labels, std::uint64_t collectives);
 
   std::map<Identity, Live> live_;
-  std::deque<Identity> waiting_;  ///< of those in live_ that are gone, oldest first
+  std::deque<Identity> waiting_;        ///< of those in live_ that are gone, oldest first
   std::map<std::uint64_t, Kept> kept_;  ///< by cgroup
   std::uint64_t round_ = 0;
 };

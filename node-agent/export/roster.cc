@@ -191,8 +191,8 @@ Roster make_roster(const model::Snapshot& snapshot, const WorkloadTable& table,
 RosterSeries::Account& RosterSeries::account_of(const CommunicatorRow& row,
                                                 const WorkloadTable& table) {
   const Workload& workload = table.workloads()[row.workload];
-  Account& account = accounts_[{workload.k8s_namespace, workload.pod, workload.container,
-                                row.comm_id, row.rank}];
+  Account& account =
+      accounts_[{workload.k8s_namespace, workload.pod, workload.container, row.comm_id, row.rank}];
   account.round = round_;
   return account;
 }
@@ -211,8 +211,8 @@ std::size_t RosterSeries::add(const Roster& roster, const WorkloadTable& table,
   CommunicatorRow rest;
   rest.comm_id = kOther;
   for (const Item& item : by_turns(roster)) {
-    const bool out = folded[item.workload] ||
-                     !room.take(table.workloads()[item.workload], item.series());
+    const bool out =
+        folded[item.workload] || !room.take(table.workloads()[item.workload], item.series());
     if (out) dropped += item.series();
     if (item.communicator == nullptr) {
       if (!out) add_library(*item.library, table.workloads()[item.workload], families);

@@ -61,7 +61,7 @@ struct WorkloadSums {
   std::map<OperationIndex, OperationSums> operations;
   std::map<std::uint8_t, CopySums> copies;                                 ///< by direction
   std::map<std::pair<OperationIndex, std::string>, std::uint64_t> errors;  ///< by name of the error
-  std::uint64_t nccl_processes = 0;  ///< now: no counter
+  std::uint64_t nccl_processes = 0;                                        ///< now: no counter
   std::uint64_t retransmits_ipv4 = 0, retransmits_ipv6 = 0;
   std::uint64_t wait_ns = 0;
   model::DurationCounts waits{};

@@ -14,9 +14,9 @@ const std::string kSequence = "gpu_nccl_communicator_collectives_total";
 
 bool only_grows(const std::string& series) {
   const std::string name = series.substr(0, series.find('{'));
-  return name.ends_with("_total") ? name != "gpu_nccl_processes_total"
-                                  : name.ends_with("_count") || name.ends_with("_sum") ||
-                                        name.ends_with("_bucket");
+  return name.ends_with("_total")
+             ? name != "gpu_nccl_processes_total"
+             : name.ends_with("_count") || name.ends_with("_sum") || name.ends_with("_bucket");
 }
 
 /// Scrapes, and remembers the highest value of each counter.
@@ -77,10 +77,10 @@ TEST(SeriesBudget, OtherDoesNotFallWhenAContainerGetsSeriesOfItsOwnAndTheSumStay
   EXPECT_TRUE(lines.contains(kCopied + in("c30", R"(direction="h2d")")));
   const double gone = sum_of(Exporter(containers(1, 30)).lines(), kCopied) -
                       sum_of(Exporter(containers(23, 30)).lines(), kCopied);
-  const double told_of_gone = sum_of(lines, kCopied) -
-                              sum_of(Exporter(containers(23, 30, 2)).lines(), kCopied);
+  const double told_of_gone =
+      sum_of(lines, kCopied) - sum_of(Exporter(containers(23, 30, 2)).lines(), kCopied);
   EXPECT_GE(told_of_gone, 0);
-  EXPECT_LE(told_of_gone, gone);  // what they had of their own went with their series
+  EXPECT_LE(told_of_gone, gone);              // what they had of their own went with their series
   *exporter.snapshot = containers(1, 30, 3);  // more come: some are folded again
   scraper.scrape();
   *exporter.snapshot = containers(20, 30, 4);
