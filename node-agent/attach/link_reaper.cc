@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "attach/link_reaper.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <iterator>
 
 namespace ingero::attach {
@@ -21,8 +23,10 @@ void append(std::vector<UniqueFd>& to, std::vector<UniqueFd>&& from) {
 }
 
 /// Runs in a child of a process with threads: system calls only. `order` is how to close, `sorted` are the
-/// same descriptors. Sockets and pipes go first: others wait for their ends.
-[[noreturn]] void close_and_end(const std::vector<int>& order, const std::vector<int>& sorted) {
+/// same descriptors and `parent`, which ends when the parent holds none of them any more: who closes last
+/// waits for the kernel. Sockets and pipes go first: others wait for their ends.
+[[noreturn]] void close_and_end(const std::vector<int>& order, const std::vector<int>& sorted,
+                                int parent) {
   ::prctl(PR_SET_NAME, "ingero-detach");
   unsigned next = 0;
   for (const int fd : sorted) {
@@ -31,21 +35,28 @@ void append(std::vector<UniqueFd>& to, std::vector<UniqueFd>&& from) {
     next = number + 1;
   }
   ::syscall(SYS_close_range, next, ~0U, 0);
+  char nothing = 0;
+  while (::read(parent, &nothing, 1) < 0 && errno == EINTR) {
+  }
   for (const int fd : order) ::close(fd);
   ::_exit(0);
 }
 
 /// False: there is no child, and the descriptors are still held.
 bool close_in_child(std::vector<UniqueFd>& fds) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return false;
+  UniqueFd parent_is_done(ends[0]), held_by_parent(ends[1]);
   std::vector<int> order, sorted;
   for (const UniqueFd& fd : fds) order.push_back(fd.get());
   sorted = order;
+  sorted.push_back(parent_is_done.get());
   std::sort(sorted.begin(), sorted.end());
   sigset_t all, before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);  // the child finishes, whoever is told to end
   const pid_t child = ::fork();
-  if (child == 0) close_and_end(order, sorted);
+  if (child == 0) close_and_end(order, sorted, parent_is_done.get());
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (child < 0) return false;
   fds.clear();
