@@ -88,7 +88,10 @@ Status Agent::load() {
     bpf_map_update_elem(bpf_->handles().traced_tgids, &*options_.only_pid, &yes, BPF_ANY);
   }
   scanner_ = std::make_unique<discover::MappingScanner>(bpf_->handles());
-  probes_ = std::make_unique<attach::LibraryProbes>(*bpf_, method_);
+  probes_ =
+      std::make_unique<attach::LibraryProbes>(*bpf_, method_, [this](const model::FileKey& file) {
+        boost::asio::post(io_, [this, file] { registry_->written(file); });
+      });
   layouts_ = std::make_unique<collect::CommLayouts>(bpf_->handles());
   worker_ = std::make_unique<DeadlineWorker>(
       [this](std::function<void()> task) { boost::asio::post(io_, std::move(task)); });
@@ -99,7 +102,8 @@ Status Agent::load() {
       *scanner_, open_preference(options_.config.open_method), *worker_,
       discover::LibraryFinder::Handlers{
           [this](discover::Discovery discovery) { on_discovery(std::move(discovery)); },
-          [this](const model::Refusal& refusal) { registry_->refused(refusal); }});
+          [this](const model::Refusal& refusal) { registry_->refused(refusal); },
+          [this](const model::FileKey& file) { return probes_->is_leased(file); }});
   registry_->set_finder(finder_.get());
   collector_ = std::make_unique<collect::CallCollector>(bpf_->handles(), clock_);
   collector_->set_resolver(layouts_.get());
@@ -308,6 +312,7 @@ void Agent::housekeeping() {
     resolver_.retain(used);
   }
   refresh_workloads();
+  if (finder_->take_due()) scan_host();
   const std::lock_guard lock(collector_mutex_);
   if (collector_->ended_waiting() != 0) free_ended();
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 
 #include "base/clock.h"
 #include "discover/safe_open.h"
@@ -14,9 +15,10 @@ namespace {
 
 constexpr std::size_t kMaxRefusals = 256;
 constexpr std::chrono::seconds kAttachDeadline{30};
-constexpr std::array kFailureReasons = {"permission",         "open",   "read",   "file_refused",
-                                        "identity",           "attach", "budget", "file_system",
-                                        "too_many_libraries", "timeout"};
+constexpr std::array kFailureReasons = {
+    "permission", "open",   "read",        "file_refused",     "identity",
+    "attach",     "budget", "file_system", "function_refused", "too_many_libraries",
+    "timeout",    "written"};
 
 model::LibraryKind kind_of(discover::LibraryKind kind) {
   switch (kind) {
@@ -123,6 +125,9 @@ void LibraryRegistry::attach(discover::Discovery& discovery) {
     target.points.push_back({point.function, point.file_offset});
     entry.wanted.push_back({std::string(point.function->symbol), point.file_offset, point.moved});
   }
+  for (const auto& [symbol, reason] : found.image.refused)
+    note_failure("function_refused", fmt::format("{}: {}: {}", entry.library.path, symbol, reason),
+                 found.pid);
   if (const auto old = libraries_.find(found.file); old != libraries_.end()) drop(old);
   if (target.points.empty()) {
     entry.library.reason = "none of its functions is to be traced";
@@ -143,11 +148,14 @@ void LibraryRegistry::attach(discover::Discovery& discovery) {
   entry.library.reason = "its probes are being attached";
   const DeadlineWorker::Job job{to_number(found.cgroup), "attach probes", entry.library.path,
                                 kAttachDeadline};
-  const auto accepted = worker_.run<std::vector<attach::UprobeLink>>(
-      job, probes_.prepare(target, std::make_shared<UniqueFd>(std::move(discovery.library.fd))),
+  const auto accepted = worker_.run<std::shared_ptr<attach::GuardedFile>>(
+      job,
+      probes_.prepare(
+          target, std::make_shared<UniqueFd>(std::move(discovery.library.fd)),
+          [opened = found.opened](int fd) { return discover::version_of(fd) == opened; }),
       [this, file = found.file, attempt = entry.attempt, pid = found.pid,
-       noticed_ns = discovery.noticed_ns](Result<std::vector<attach::UprobeLink>> links) {
-        attached(file, attempt, pid, noticed_ns, std::move(links));
+       noticed_ns = discovery.noticed_ns](Result<std::shared_ptr<attach::GuardedFile>> probes) {
+        attached(file, attempt, pid, noticed_ns, std::move(probes));
       });
   const auto [place, added] = libraries_.insert_or_assign(found.file, std::move(entry));
   if (!accepted) fail_attach(place, found.pid, accepted.error());
@@ -166,15 +174,18 @@ Result<std::uint32_t> LibraryRegistry::take_room(const discover::Discovery& disc
 
 void LibraryRegistry::attached(const model::FileKey& file, std::uint64_t attempt, std::uint32_t pid,
                                std::uint64_t noticed_ns,
-                               Result<std::vector<attach::UprobeLink>> links) {
+                               Result<std::shared_ptr<attach::GuardedFile>> probes) {
   const std::lock_guard lock(mutex_);
   const auto it = libraries_.find(file);
   if (it == libraries_.end() || it->second.attempt != attempt) {
-    if (links) probes_.discard(file, std::move(*links));  // it was dropped meanwhile
+    if (probes) probes_.discard(std::move(*probes));  // it was dropped meanwhile
     return;
   }
-  if (!links) return fail_attach(it, pid, links.error());
-  probes_.hold(file, std::move(*links));
+  if (!probes) return fail_attach(it, pid, probes.error());
+  if (!probes_.hold(std::move(*probes))) {
+    return fail_attach(it, pid,
+                       {"attach probes", "", "somebody opened it for writing", "", ETXTBSY});
+  }
   finder_->attached(file);
   Entry& entry = it->second;
   entry.attaching = false;
@@ -191,10 +202,24 @@ void LibraryRegistry::fail_attach(Entries::iterator it, std::uint32_t pid, const
   Entry& entry = it->second;
   entry.attaching = false;
   entry.library.reason = error.message();
-  note_failure("attach", entry.library.path + ": " + entry.library.reason, pid);
+  const char* reason = error.code == ETXTBSY     ? "written"
+                       : error.code == ETIMEDOUT ? "timeout"
+                                                 : "attach";
+  note_failure(reason, entry.library.path + ": " + entry.library.reason, pid);
   spdlog::warn("attach {} (pid {}): {}", entry.library.path, pid, entry.library.reason);
   release(entry);
   finder_->forget_for_now(it->first);
+}
+
+void LibraryRegistry::written(const model::FileKey& file) {
+  const std::lock_guard lock(mutex_);
+  const auto it = libraries_.find(file);
+  if (it == libraries_.end() || it->second.attaching) return;  // attached() will see it
+  note_failure("written",
+               it->second.library.path + ": opened for writing; its probes were taken off before",
+               0);
+  drop(it);
+  finder_->forget_for_now(file);
 }
 
 /// Their content is another: what was known of them, and the probes, belong to the old one.

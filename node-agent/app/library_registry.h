@@ -44,6 +44,8 @@ class LibraryRegistry {
   /// Attaches to a file in the background, and counts its mappers.
   void discovered(discover::Discovery discovery);
   void refused(const model::Refusal& refusal);
+  /// Somebody opened a file for writing, and its probes are gone.
+  void written(const model::FileKey& file);
 
   /// A scan of the whole host: processes that it does not show are gone.
   void full_scan(discover::ScanResult result);
@@ -82,7 +84,7 @@ class LibraryRegistry {
   void attach(discover::Discovery& discovery);
   Result<std::uint32_t> take_room(const discover::Discovery& discovery, std::size_t descriptors);
   void attached(const model::FileKey& file, std::uint64_t attempt, std::uint32_t pid,
-                std::uint64_t noticed_ns, Result<std::vector<attach::UprobeLink>> links);
+                std::uint64_t noticed_ns, Result<std::shared_ptr<attach::GuardedFile>> probes);
   void fail_attach(Entries::iterator entry, std::uint32_t pid, const Error& error);
   void drop_changed(const std::vector<model::FileKey>& files);
   Entries::iterator drop(Entries::iterator entry);

@@ -38,65 +38,91 @@ Result<std::vector<UprobeLink>> attach_groups(model::AttachMethod method,
   return links;
 }
 
+tl::unexpected<Error> written_to(std::string cause) {
+  return fail({"attach probes", "", std::move(cause), "it is tried again later", ETXTBSY});
+}
+
 }  // namespace
 
 LibraryProbes::Attach LibraryProbes::prepare(const LibraryTarget& target,
-                                             std::shared_ptr<const UniqueFd> fd) {
+                                             std::shared_ptr<const UniqueFd> fd,
+                                             Unchanged unchanged) {
   std::shared_future<void> closing;
   if (const auto it = closing_.find(target.file); it != closing_.end()) closing = it->second;
   // Owns all it touches: it may end after this object.
-  return [method = method_, groups = group_by_program(bpf_, target), fd = std::move(fd),
-          closing]() -> Result<std::vector<UprobeLink>> {
+  return [method = method_, file = target.file, groups = group_by_program(bpf_, target),
+          fd = std::move(fd), unchanged = std::move(unchanged), guards = guards_,
+          closing]() -> Result<std::shared_ptr<GuardedFile>> {
     if (closing.valid() && closing.wait_for(kCloseWait) != std::future_status::ready)
       return fail({"attach probes", "", "the probes of its last users are still being removed",
                    "it is tried again later", EBUSY});
-    return attach_groups(method, groups, fd->get());
+    auto guarded = guards->guard(file, fd);
+    if (!guarded) return fail(guarded.error());
+    if (!unchanged(fd->get())) return written_to("it was written to since it was looked into");
+    auto links = attach_groups(method, groups, fd->get());
+    if (!links) return fail(links.error());
+    if (!(*guarded)->arm(std::move(*links)))
+      return written_to("somebody opened it for writing meanwhile");
+    return guarded;
   };
+}
+
+bool LibraryProbes::hold(std::shared_ptr<GuardedFile> file) {
+  if (file->is_broken()) return false;
+  const model::FileKey key = file->file();
+  files_.insert_or_assign(key, std::move(file));
+  return true;
+}
+
+bool LibraryProbes::is_leased(const model::FileKey& file) const {
+  const auto it = files_.find(file);
+  return it != files_.end() && it->second->kind() == GuardKind::kLease && !it->second->is_broken();
 }
 
 std::size_t LibraryProbes::descriptors_of(const LibraryTarget& target) const {
   constexpr std::size_t kEventAndLink = 2;
   switch (method_) {
-    case model::AttachMethod::kSession: return group_by_program(bpf_, target).size();
-    case model::AttachMethod::kMulti: return 2 * group_by_program(bpf_, target).size();
-    case model::AttachMethod::kPerf: return 2 * kEventAndLink * target.points.size();
-    case model::AttachMethod::kEntryOnly: return kEventAndLink * target.points.size();
+    case model::AttachMethod::kSession: return 1 + group_by_program(bpf_, target).size();
+    case model::AttachMethod::kMulti: return 1 + 2 * group_by_program(bpf_, target).size();
+    case model::AttachMethod::kPerf: return 1 + 2 * kEventAndLink * target.points.size();
+    case model::AttachMethod::kEntryOnly: return 1 + kEventAndLink * target.points.size();
     case model::AttachMethod::kNone: return 0;
   }
   return 0;
 }
 
-void LibraryProbes::hold(const model::FileKey& file, std::vector<UprobeLink> links) {
-  links_.insert_or_assign(file, std::move(links));
-}
-
-void LibraryProbes::close(const model::FileKey& file, std::vector<UprobeLink> links) {
+/// The guard stays until nothing is left of the probes: until then a writer waits.
+void LibraryProbes::close(std::shared_ptr<GuardedFile> file) {
   std::erase_if(closing_, [](const auto& entry) {
     return entry.second.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
   });
-  closing_.insert_or_assign(file, reaper_.close(std::move(links)));
+  const model::FileKey key = file->file();
+  auto links = file->disarm();
+  closing_.insert_or_assign(key, reaper_.close(std::move(links), std::move(file)));
 }
 
-LibraryProbes::~LibraryProbes() { reaper_.close(take_all()); }
-
-std::vector<UprobeLink> LibraryProbes::take_all() {
-  std::vector<UprobeLink> all;
-  for (auto& [file, links] : links_)
-    for (UprobeLink& link : links) all.push_back(std::move(link));
-  links_.clear();
-  return all;
+LibraryProbes::~LibraryProbes() {
+  for (auto& [key, file] : files_) close(std::move(file));
+  guards_->stop();
 }
 
 void LibraryProbes::leave_to_child() {
-  if (method_ == model::AttachMethod::kPerf || method_ == model::AttachMethod::kEntryOnly)
-    reaper_.leave_to_child(take_all());
+  if (method_ != model::AttachMethod::kPerf && method_ != model::AttachMethod::kEntryOnly) return;
+  std::vector<UprobeLink> links;
+  std::vector<UniqueFd> leases;
+  for (auto& [key, file] : files_) {
+    for (UprobeLink& link : file->disarm()) links.push_back(std::move(link));
+    leases.push_back(file->leave_lease());
+  }
+  files_.clear();
+  reaper_.leave_to_child(std::move(links), std::move(leases));
 }
 
 void LibraryProbes::detach(const model::FileKey& file) {
-  const auto it = links_.find(file);
-  if (it == links_.end()) return;
-  close(file, std::move(it->second));
-  links_.erase(it);
+  const auto it = files_.find(file);
+  if (it == files_.end()) return;
+  close(std::move(it->second));
+  files_.erase(it);
 }
 
 }  // namespace ingero::attach

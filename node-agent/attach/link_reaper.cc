@@ -22,6 +22,16 @@ void append(std::vector<UniqueFd>& to, std::vector<UniqueFd>&& from) {
   std::move(from.begin(), from.end(), std::back_inserter(to));
 }
 
+UprobeLink::Descriptors descriptors_of(std::vector<UprobeLink> links) {
+  UprobeLink::Descriptors all;
+  for (UprobeLink& link : links) {
+    auto one = link.release();
+    append(all.links, std::move(one.links));
+    append(all.events, std::move(one.events));
+  }
+  return all;
+}
+
 /// Runs in a child of a process with threads: system calls only. `order` is how to close, `sorted` are the
 /// same descriptors and `parent`, which ends when the parent holds none of them any more: who closes last
 /// waits for the kernel. Sockets and pipes go first: others wait for their ends.
@@ -63,6 +73,19 @@ bool close_in_child(std::vector<UniqueFd>& fds) {
   return true;
 }
 
+void close_by_threads(std::vector<UniqueFd>& fds, std::size_t threads,
+                      const std::atomic<bool>& interrupted) {
+  const auto close_some = [&](std::size_t first, std::size_t step) {
+    for (std::size_t i = first; i < fds.size() && !interrupted; i += step) fds[i].reset();
+  };
+  if (fds.size() <= kFewDescriptors) return close_some(0, 1);
+  const std::size_t count = std::min(threads, fds.size());
+  std::vector<std::thread> closers;
+  for (std::size_t first = 0; first < count; ++first)
+    closers.emplace_back(close_some, first, count);
+  for (std::thread& closer : closers) closer.join();
+}
+
 }  // namespace
 
 LinkReaper::LinkReaper() : thread_([this] { run(); }) {}
@@ -81,13 +104,9 @@ void LinkReaper::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-std::shared_future<void> LinkReaper::close(std::vector<UprobeLink> links) {
-  Batch batch;
-  for (UprobeLink& link : links) {
-    auto descriptors = link.release();
-    append(batch.descriptors.links, std::move(descriptors.links));
-    append(batch.descriptors.events, std::move(descriptors.events));
-  }
+std::shared_future<void> LinkReaper::close(std::vector<UprobeLink> links,
+                                           std::shared_ptr<const void> keep) {
+  Batch batch{descriptors_of(std::move(links)), std::move(keep), {}};
   std::shared_future<void> detached = batch.detached.get_future().share();
   {
     const std::lock_guard lock(mutex_);
@@ -97,7 +116,7 @@ std::shared_future<void> LinkReaper::close(std::vector<UprobeLink> links) {
   return detached;
 }
 
-void LinkReaper::leave_to_child(std::vector<UprobeLink> links) {
+void LinkReaper::leave_to_child(std::vector<UprobeLink> links, std::vector<UniqueFd> last) {
   interrupted_ = true;
   stop();
   std::vector<UniqueFd> all, events = std::move(left_);
@@ -107,6 +126,7 @@ void LinkReaper::leave_to_child(std::vector<UprobeLink> links) {
     append(events, std::move(descriptors.events));
   }
   append(all, std::move(events));  // the programs first
+  append(all, std::move(last));
   interrupted_ = false;
   if (!all.empty() && !close_in_child(all)) left_ = std::move(all);
 }
@@ -122,24 +142,21 @@ void LinkReaper::run() {
     close_together(std::move(batch.descriptors.links), kLinkThreads);
     batch.detached.set_value();
     close_together(std::move(batch.descriptors.events), kEventThreads);
+    batch.keep.reset();
     lock.lock();
   }
 }
 
+void LinkReaper::close_now(std::vector<UprobeLink> links) {
+  auto descriptors = descriptors_of(std::move(links));
+  std::atomic<bool> uninterrupted = false;
+  close_by_threads(descriptors.links, kLinkThreads, uninterrupted);
+  close_by_threads(descriptors.events, kEventThreads, uninterrupted);
+}
+
 /// What is left when it is interrupted goes to left_.
 void LinkReaper::close_together(std::vector<UniqueFd> fds, std::size_t threads) {
-  const auto close_some = [&](std::size_t first, std::size_t step) {
-    for (std::size_t i = first; i < fds.size() && !interrupted_; i += step) fds[i].reset();
-  };
-  if (fds.size() <= kFewDescriptors) {
-    close_some(0, 1);
-  } else {
-    const std::size_t count = std::min(threads, fds.size());
-    std::vector<std::thread> closers;
-    for (std::size_t first = 0; first < count; ++first)
-      closers.emplace_back(close_some, first, count);
-    for (std::thread& closer : closers) closer.join();
-  }
+  close_by_threads(fds, threads, interrupted_);
   std::erase_if(fds, [](const UniqueFd& fd) { return !fd; });
   append(left_, std::move(fds));
 }

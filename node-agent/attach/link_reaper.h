@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <deque>
 #include <future>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -22,16 +23,23 @@ class LinkReaper {
   LinkReaper(const LinkReaper&) = delete;
   LinkReaper& operator=(const LinkReaper&) = delete;
 
-  /// The result is ready when the programs no longer run; what is left of perf probes goes afterwards.
-  std::shared_future<void> close(std::vector<UprobeLink> links);
+  /// The result is ready when the programs no longer run; what is left of perf probes goes afterwards, and
+  /// `keep` with it.
+  std::shared_future<void> close(std::vector<UprobeLink> links,
+                                 std::shared_ptr<const void> keep = nullptr);
+
+  /// Returns when nothing is left of the probes.
+  static void close_now(std::vector<UprobeLink> links);
 
   /// Hands `links`, and what is still to be closed, to a child process, which closes them and ends: for the
-  /// end of the agent, which nobody waits a minute for. Without a child they stay for the destructor.
-  void leave_to_child(std::vector<UprobeLink> links);
+  /// end of the agent, which nobody waits a minute for. Without a child they stay for the destructor. `last` are
+  /// closed after all probes.
+  void leave_to_child(std::vector<UprobeLink> links, std::vector<UniqueFd> last);
 
  private:
   struct Batch {
     UprobeLink::Descriptors descriptors;
+    std::shared_ptr<const void> keep;
     std::promise<void> detached;
   };
   void run();

@@ -27,7 +27,8 @@ enum class SymbolKind {
 struct Symbol {
   SymbolKind kind = SymbolKind::kAbsent;
   std::uint64_t vaddr = 0;
-  std::uint64_t size = 0;  ///< bytes; 0 where the producer did not say
+  std::uint64_t size = 0;                     ///< bytes; 0 where the producer did not say
+  std::vector<std::uint64_t> other_versions;  ///< addresses of exported functions of the same name
 };
 
 /// One PT_LOAD. Checked at create(): neither range overflows, the file range lies in the file.
@@ -91,8 +92,8 @@ class ElfImage {
   Result<std::string> soname();
 
   /// What .dynsym says about each name; the result is parallel to `names`. Found by DT_GNU_HASH,
-  /// else DT_HASH, else by a scan. Needs no section headers. Symbol versions are ignored (of
-  /// several versions of a name the first in the hash chain is taken). A file with no dynamic
+  /// else DT_HASH, else by a scan. Needs no section headers. Of several versions of a name
+  /// all are found: which one a program is bound to, stands in the program. A file with no dynamic
   /// section exports nothing.
   Result<std::vector<Symbol>> find_exported(std::span<const std::string_view> names);
 
@@ -142,7 +143,7 @@ class ElfImage {
   Status load_dynamic();
   Status load_sections();
   Result<std::uint64_t> data_offset(std::uint64_t vaddr, std::string_view what) const;
-  Result<bool> matches(std::uint64_t index, std::string_view name, Symbol& found);
+  Status matches(std::uint64_t index, std::string_view name, Symbol& found);
   Status find_by_gnu_hash(std::span<const std::string_view> names, std::vector<Symbol>& found);
   Status find_by_sysv_hash(std::span<const std::string_view> names, std::vector<Symbol>& found);
   Status find_by_scan(std::span<const std::string_view> names, std::vector<Symbol>& found);

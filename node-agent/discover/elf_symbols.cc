@@ -29,7 +29,7 @@ std::uint32_t sysv_hash_of(std::string_view name) {
 Symbol classify(const Elf64_Sym& entry, bool with_locals) {
   const bool local = ELF64_ST_BIND(entry.st_info) == STB_LOCAL;
   if (entry.st_shndx == SHN_UNDEF || (local && !with_locals)) return {};
-  Symbol symbol{SymbolKind::kOther, entry.st_value, entry.st_size};
+  Symbol symbol{SymbolKind::kOther, entry.st_value, entry.st_size, {}};
   const unsigned type = ELF64_ST_TYPE(entry.st_info);
   const bool in_section = entry.st_shndx < SHN_LORESERVE || entry.st_shndx == SHN_XINDEX;
   if (type == STT_FUNC && in_section) symbol.kind = SymbolKind::kFunction;
@@ -37,8 +37,14 @@ Symbol classify(const Elf64_Sym& entry, bool with_locals) {
   return symbol;
 }
 
+/// Real libraries have two or three versions of a function.
+constexpr std::size_t kMaxVersions = 16;
+
 /// A function beats everything else that has its name; else the first stays.
 void keep_better(Symbol& held, const Symbol& next) {
+  const bool both = held.kind == SymbolKind::kFunction && next.kind == SymbolKind::kFunction;
+  if (both && next.vaddr != held.vaddr && held.other_versions.size() < kMaxVersions)
+    held.other_versions.push_back(next.vaddr);
   if (held.kind == SymbolKind::kFunction || next.kind == SymbolKind::kAbsent) return;
   if (held.kind == SymbolKind::kAbsent || next.kind == SymbolKind::kFunction) held = next;
 }
@@ -145,20 +151,19 @@ Result<std::vector<Symbol>> ElfImage::find_exported(std::span<const std::string_
   return found;
 }
 
-Result<bool> ElfImage::matches(std::uint64_t index, std::string_view name, Symbol& found) {
+Status ElfImage::matches(std::uint64_t index, std::string_view name, Symbol& found) {
   const auto entry = load_at<Elf64_Sym>(
       symbol_window_, file_, dynamic_->symtab + index * sizeof(Elf64_Sym), "dynamic symbols");
   if (!entry) return fail(entry.error());
   if (entry->st_name >= dynamic_->strtab_size)
     return bad("a symbol's name is outside of the string table");
-  if (name.size() >= dynamic_->strtab_size - entry->st_name) return false;
+  if (name.size() >= dynamic_->strtab_size - entry->st_name) return {};
   const auto bytes = string_window_.at(file_, dynamic_->strtab + entry->st_name, name.size() + 1,
                                        "dynamic symbol names");
   if (!bytes) return fail(bytes.error());
-  if (!is_string(as_text(*bytes), name)) return false;
-  const Symbol symbol = classify(*entry, false);
-  keep_better(found, symbol);
-  return symbol.kind != SymbolKind::kAbsent;
+  if (!is_string(as_text(*bytes), name)) return {};
+  keep_better(found, classify(*entry, false));
+  return {};
 }
 
 Status ElfImage::find_by_gnu_hash(std::span<const std::string_view> names,
@@ -195,7 +200,6 @@ Status ElfImage::find_by_gnu_hash(std::span<const std::string_view> names,
       if ((*hash | 1) == (want.hash | 1)) {
         const auto match = matches(index, names[want.index], found[want.index]);
         if (!match) return fail(match.error());
-        if (*match) break;
       }
       if ((*hash & 1) != 0) break;
     }
@@ -224,7 +228,6 @@ Status ElfImage::find_by_sysv_hash(std::span<const std::string_view> names,
         return bad(fmt::format("hash chain is longer than {} or a loop", kMaxChain));
       const auto match = matches(*index, names[i], found[i]);
       if (!match) return fail(match.error());
-      if (*match) break;
       index = load_at<std::uint32_t>(chain_window_, file_, chains + 4 * std::uint64_t{*index},
                                      "hash chains");
     }

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "discover/file_inspector.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <thread>
 
 #include "base/clock.h"
 #include "discover/safe_open.h"
@@ -62,10 +65,23 @@ Inspection not_read(const Error& error) {
   return failed(Outcome::kRefused, "file_refused", error);
 }
 
+/// Two writes within a tick of the kernel's clock leave the same time: a file that was changed just now is
+/// read when the next write will show.
+FileVersion settled_version(int fd) {
+  constexpr std::uint64_t kTick = 20'000'000;
+  const FileVersion version = version_of(fd);
+  const std::uint64_t last = std::max(version.mtime_ns, version.ctime_ns);
+  const std::uint64_t now = system_clock_source().realtime_ns();
+  if (now < last || now - last >= kTick) return version;
+  std::this_thread::sleep_for(std::chrono::nanoseconds(kTick));
+  return version_of(fd);
+}
+
 Inspection inspect(const MappingScanner& scanner, const FileMapping& mapping,
                    OpenPreference preference, std::uint64_t& bytes) {
   auto fd = open(mapping, preference);
   if (!fd) return not_opened(fd.error(), preference);
+  const FileVersion opened = settled_version(fd->get());
   auto image = inspect_library(fd->get(), mapping.path, &bytes);
   if (!image) return not_read(image.error());
   if (!*image) return failed(Outcome::kOther, "", {});
@@ -79,12 +95,23 @@ Inspection inspect(const MappingScanner& scanner, const FileMapping& mapping,
   Inspection found;
   found.outcome = Outcome::kTraced;
   found.library =
-      FoundLibrary{mapping.file,   mapping.version, mapping.path,      mapping.process.tgid,
-                   mapping.cgroup, std::move(*fd),  std::move(**image)};
+      FoundLibrary{mapping.file,   mapping.version, mapping.path,       mapping.process.tgid,
+                   mapping.cgroup, std::move(*fd),  std::move(**image), opened};
   return found;
 }
 
 }  // namespace
+
+FileVersion version_of(int fd) {
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) return {};
+  const auto nanoseconds = [](const timespec& time) {
+    return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 +
+           static_cast<std::uint64_t>(time.tv_nsec);
+  };
+  return {static_cast<std::uint64_t>(info.st_size), nanoseconds(info.st_mtim),
+          nanoseconds(info.st_ctim)};
+}
 
 Inspection inspect_mapping(MappingScanner scanner, const FileMapping& mapping,
                            OpenPreference preference) {

@@ -22,7 +22,12 @@ struct FoundLibrary {
   model::CgroupId cgroup = model::CgroupId::kUnknown;  ///< of the process that showed it
   UniqueFd fd;
   LibraryImage image;
+  FileVersion opened;  ///< as version_of() shows it, from before the image was read
 };
+
+/// What fstat() says of an open file: of an overlay's, other times than the kernel's own file may have.
+/// Zeros where it fails.
+FileVersion version_of(int fd);
 
 enum class OpenPreference { kAutomatic, kMapFiles, kProcRoot };
 

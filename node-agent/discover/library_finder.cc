@@ -72,6 +72,10 @@ bool LibraryFinder::is_traced(const FileMapping& mapping, ScanResult& result) {
   // Renamed or unlinked, as an update of its package does, it has another ctime and the same content.
   if (it->second.size == mapping.version.size && it->second.mtime_ns == mapping.version.mtime_ns)
     return true;
+  if (handlers_.is_leased(mapping.file)) {
+    it->second = mapping.version;
+    return true;
+  }
   traced_.erase(it);
   result.changed.push_back(mapping.file);
   return false;

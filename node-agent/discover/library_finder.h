@@ -44,6 +44,8 @@ class LibraryFinder {
     std::function<void(Discovery)> found;
     /// A candidate that cannot be traced, and why.
     std::function<void(const model::Refusal&)> refused;
+    /// Whether nobody can have written to a traced file: another version of it has other names or times.
+    std::function<bool(const model::FileKey&)> is_leased;
   };
 
   /// `worker` must outlive the object.
@@ -65,6 +67,9 @@ class LibraryFinder {
   /// The same, but another process may bring it at once (these have no share left).
   void forget_for_now(const model::FileKey& file, const std::vector<model::Process>& mappers);
   void attached(const model::FileKey& file) { failed_.succeeded({{}, file}); }
+
+  /// Whether a scan would try something again that failed. Told once.
+  bool take_due() { return failed_.take_due(std::chrono::steady_clock::now()); }
 
   /// How many files were looked into.
   std::size_t files_inspected() const { return inspected_; }

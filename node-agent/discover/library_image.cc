@@ -195,7 +195,9 @@ Status look_up_in_program(ElfImage& image, Lookup& lookup, LibraryImage& library
     return {};
   }
   for (std::size_t i = 0; i < lookup.symbols.size(); ++i) {
-    if (lookup.symbols[i].kind == SymbolKind::kAbsent) lookup.symbols[i] = (*local)[i];
+    if (lookup.symbols[i].kind != SymbolKind::kAbsent) continue;
+    lookup.symbols[i] = (*local)[i];
+    lookup.symbols[i].other_versions.clear();  // local functions of one name are no versions of it
   }
   return {};
 }
@@ -219,16 +221,9 @@ Result<Lookup> look_up(ElfImage& image, LibraryImage& library) {
 }
 
 /// The reason why no probe goes there; empty when a point (or an alias) was added.
-std::string add_point(ElfImage& image, const model::ApiFunction& function, const Symbol& symbol,
+std::string add_point(ElfImage& image, const model::ApiFunction& function, std::uint64_t vaddr,
                       std::map<std::uint64_t, std::string_view>& taken, LibraryImage& library) {
-  switch (symbol.kind) {
-    case SymbolKind::kAbsent: return {};
-    case SymbolKind::kOther: return "not a function";
-    case SymbolKind::kIfunc:
-      return "indirect function (ifunc): the symbol is the address of its resolver";
-    case SymbolKind::kFunction: break;
-  }
-  const auto offset = image.code_offset(symbol.vaddr);
+  const auto offset = image.code_offset(vaddr);
   if (!offset) return offset.error().cause;
   const auto probe = image.probe_offset(*offset);
   if (!probe) return probe.error().cause;
@@ -241,6 +236,24 @@ std::string add_point(ElfImage& image, const model::ApiFunction& function, const
   return {};
 }
 
+/// The same for every version that the function has.
+std::string add_points(ElfImage& image, const model::ApiFunction& function, const Symbol& symbol,
+                       std::map<std::uint64_t, std::string_view>& taken, LibraryImage& library) {
+  switch (symbol.kind) {
+    case SymbolKind::kAbsent: return {};
+    case SymbolKind::kOther: return "not a function";
+    case SymbolKind::kIfunc:
+      return "indirect function (ifunc): the symbol is the address of its resolver";
+    case SymbolKind::kFunction: break;
+  }
+  std::string reason = add_point(image, function, symbol.vaddr, taken, library);
+  for (const std::uint64_t vaddr : symbol.other_versions) {
+    std::string other = add_point(image, function, vaddr, taken, library);
+    if (reason.empty()) reason = std::move(other);
+  }
+  return reason;
+}
+
 /// False when nothing but data carries our names.
 bool add_points(ElfImage& image, const Lookup& lookup, LibraryImage& library) {
   const auto functions = model::api_functions();
@@ -250,7 +263,7 @@ bool add_points(ElfImage& image, const Lookup& lookup, LibraryImage& library) {
     const Symbol& symbol = lookup.symbols[i];
     confirmed =
         confirmed || symbol.kind == SymbolKind::kFunction || symbol.kind == SymbolKind::kIfunc;
-    std::string reason = add_point(image, functions[i], symbol, taken, library);
+    std::string reason = add_points(image, functions[i], symbol, taken, library);
     if (!reason.empty()) library.refused.emplace_back(functions[i].symbol, std::move(reason));
   }
   return confirmed;

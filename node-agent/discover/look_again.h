@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <utility>
@@ -28,6 +29,16 @@ class LookAgain {
     failure.wait =
         failure.wait == failure.wait.zero() ? kFirst : std::min(failure.wait * 2, kLongest);
     failure.next = now + failure.wait;
+    soonest_ = std::min(soonest_, failure.next);
+  }
+  /// Whether there is something to be tried again. Told once.
+  bool take_due(Time now) {
+    if (now < soonest_) return false;
+    soonest_ = Time::max();
+    for (const auto& [key, failure] : failures_) {
+      if (failure.next > now) soonest_ = std::min(soonest_, failure.next);
+    }
+    return true;
   }
   void succeeded(const Key& key) { failures_.erase(key); }
 
@@ -37,6 +48,7 @@ class LookAgain {
     Time next;
   };
   std::map<Key, Failure> failures_;
+  Time soonest_ = Time::max();
 };
 
 }  // namespace ingero::discover

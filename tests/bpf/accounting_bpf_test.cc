@@ -56,9 +56,10 @@ class Accounting : public ::testing::TestWithParam<AttachMethod> {
       const auto& point = library.point(symbol);
       target.points.push_back({point.function, point.file_offset});
     }
-    auto links = probes_->prepare(target, std::make_shared<UniqueFd>(::dup(library.fd())))();
-    ASSERT_TRUE(links) << links.error().message();
-    probes_->hold(target.file, std::move(*links));
+    auto probes = probes_->prepare(target, std::make_shared<UniqueFd>(::dup(library.fd())),
+                                   [](int) { return true; })();
+    ASSERT_TRUE(probes) << probes.error().message();
+    ASSERT_TRUE(probes_->hold(std::move(*probes)));
     file_ = target.file;
   }
 

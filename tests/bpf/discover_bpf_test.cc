@@ -2,17 +2,24 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <condition_variable>
 #include <deque>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
+#include <thread>
 
 #include "attach/bpf_object.h"
 #include "base/clock.h"
@@ -193,12 +200,16 @@ class Looks {
         }),
         finder_(scanner, preference, worker_,
                 {[this](Discovery discovery) { found.push_back(std::move(discovery)); },
-                 [this](const model::Refusal& refusal) { refusals.push_back(refusal); }}) {}
+                 [this](const model::Refusal& refusal) { refusals.push_back(refusal); },
+                 [](const model::FileKey&) { return false; }}) {}
 
   /// What a scan of this process shows, once all of its files have been looked into.
-  ScanResult scan() {
-    const auto pid = static_cast<std::uint32_t>(::getpid());
-    auto result = finder_.sort_out(*scanner_.scan_process(pid));
+  ScanResult scan() { return look(mappings()); }
+  std::vector<FileMapping> mappings() const {
+    return *scanner_.scan_process(static_cast<std::uint32_t>(::getpid()));
+  }
+  ScanResult look(const std::vector<FileMapping>& mappings) {
+    auto result = finder_.sort_out(mappings);
     while (finder_.files_waiting() != 0) {
       std::unique_lock lock(mutex_);
       came_.wait(lock, [this] { return !tasks_.empty(); });
@@ -268,6 +279,61 @@ TEST_F(Discover, AFileThatBecomesALibraryIsFound) {
   fs::copy_file(kStub, path, fs::copy_options::overwrite_existing);
   looks.scan();
   EXPECT_EQ(looks.found.size(), 1u);
+}
+
+TEST_F(Discover, AFileThatCannotBeOpenedForAMomentIsTriedAgain) {
+  const fs::path path = folder_ / "libcudart.so.12";
+  fs::copy_file(kStub, path);
+  const Mapping mapping(path);
+  Looks looks(*scanner_, OpenPreference::kAutomatic);
+  const auto mappings = looks.mappings();
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit none{3, limit.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  looks.look(mappings);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+  ASSERT_EQ(looks.refusals.size(), 1u);
+  EXPECT_EQ(looks.refusals[0].reason, "open");
+  EXPECT_TRUE(looks.found.empty());
+  while (looks.found.empty()) {
+    looks.scan();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  EXPECT_EQ(looks.refusals.size(), 1u) << "not before its time";
+}
+
+TEST_F(Discover, ALibraryOfAProcessWhoseMainThreadHasEndedIsFound) {
+  const fs::path path = folder_ / "libcudart.so.12";
+  fs::copy_file(kStub, path);
+  std::array<int, 2> ready{};
+  ASSERT_EQ(::pipe2(ready.data(), O_CLOEXEC), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    pthread_t thread{};
+    static const std::string* library = &path;
+    static const int* told = &ready[1];
+    static pthread_t main_thread = ::pthread_self();
+    ::pthread_create(
+        &thread, nullptr,
+        [](void*) -> void* {
+          ::pthread_join(main_thread, nullptr);
+          const Mapping late(*library);
+          static_cast<void>(!::write(*told, "x", 1));
+          for (;;) ::pause();
+        },
+        nullptr);
+    ::syscall(SYS_exit, 0);  // this thread alone
+  }
+  char byte = 0;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  Looks looks(*scanner_, OpenPreference::kAutomatic);
+  looks.look(*scanner_->scan_process(static_cast<std::uint32_t>(child)));
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  for (const int fd : ready) ::close(fd);
+  ASSERT_EQ(looks.found.size(), 1u) << (looks.refusals.empty() ? "" : looks.refusals[0].message);
+  EXPECT_EQ(looks.found[0].mappers[0].key.tgid, static_cast<unsigned>(child));
 }
 
 TEST_F(Discover, APathThatNamesAnotherFileByNowIsRefused) {

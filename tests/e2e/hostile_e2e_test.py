@@ -4,6 +4,7 @@ import json
 import os
 import secrets
 import shutil
+import signal
 import struct
 import subprocess
 import time
@@ -302,3 +303,111 @@ def test_forged_arguments_are_counted_and_poison_no_total(host, tmp_path):
     assert reasons.get("arguments_unreadable") == 6, reasons
     check_alive(agent)
     check_counts_others(host, agent)
+
+
+class StallingFiles:
+    """A mounted FUSE file system with one library, which stops answering when told to."""
+
+    def __init__(self, host, tmp_path):
+        self.folder, self.ready = tmp_path / "fuse", tmp_path / "fuse-ready"
+        self.folder.mkdir()
+        self.library = self.folder / "libnccl.so.2"
+        self.process = subprocess.Popen([f"{workload_dir()}/stall_fuse", self.folder,
+                                         LIBRARIES["nccl"], self.ready], stderr=subprocess.PIPE)
+        host._started.append(self)
+        wait_until(lambda: self.process.poll() is not None or self.ready.exists(), "mounted")
+        if self.process.poll() is not None:
+            pytest.skip(f"no FUSE here: {self.process.stderr.read()}")
+
+    def stall(self):
+        (self.ready.parent / (self.ready.name + ".stall")).touch()
+
+    def kill(self):
+        self.process.kill()  # whoever waits for it goes on with an error
+        self.process.wait(10)
+        self.process.stderr.close()
+        subprocess.run(["umount", "-l", self.folder], check=False)
+
+
+def test_a_file_system_that_stops_answering_stops_neither_the_agent_nor_others(host, tmp_path):
+    files = StallingFiles(host, tmp_path)
+    mapper = Mapper(host, tmp_path, files.library)
+    files.stall()
+    agent = host.agent()
+    wait_until(lambda: refusals_of(agent, mapper.pid), "refused", 15)
+    late = Mapper.__new__(Mapper)  # its open() never returns: only the server's end ends it
+    late.process = subprocess.Popen([f"{workload_dir()}/map_files", tmp_path / "late",
+                                     files.library], stderr=subprocess.PIPE)
+    try:
+        container = host.container("mixed")
+        tally = host.run(agent, container)[0]
+        check_exact(agent, (container, tally))
+        assert {r["reason"] for r in refusals_of(agent, mapper.pid)} == {"file_system"}
+        assert agent.metrics().value("ingero_attach_failures_total", reason="file_system") >= 1
+        check_alive(agent)
+        began = time.monotonic()
+        assert agent.stop(signal.SIGTERM)[0] == 0
+        assert time.monotonic() - began < 5
+    finally:
+        files.kill()
+        late.process.kill()
+        late.process.wait(10)
+        late.process.stderr.close()
+
+
+def test_library_copies_beyond_a_containers_share_leave_room_for_the_others(host, tmp_path):
+    """338 copies under `ulimit -n 1024` took all descriptors; 4,096 took all indexes for good."""
+    agent = host.agent(prefix=["prlimit", "--nofile=1024:1024"])
+    copies = []
+    for i in range(338):
+        copies.append(tmp_path / f"libnccl-{i}.so.2")
+        shutil.copy(LIBRARIES["nccl"], copies[-1])
+    mapper = Mapper(host, tmp_path, *copies)
+    wait_until(lambda: agent.metrics().value("ingero_attach_failures_total",
+                                             reason="too_many_libraries"), "refused", 60)
+    container = host.container("mixed")
+    tally = host.run(agent, container)[0]
+    check_exact(agent, (container, tally))
+    held = [f for f in agent.state()["files"] if str(tmp_path) in f["path"] and f["probes"]]
+    print(f"{len(held)} of {len(copies)} copies have probes")
+    assert 0 < len(held) <= 64
+    assert mapper.process.poll() is None
+    assert agent.stop()[0] == 0
+
+
+def big_library(folder, megabytes):
+    """No section of ours is in it, but to know it all of its names have to be read."""
+    strings = b"nccl" * (megabytes << 18)
+    symbols = 64 + 2 * 56
+    begin = symbols + 24
+    end = begin + len(strings)
+    table = dynamic((6, symbols), (5, begin), (10, len(strings)))
+    path = folder / "libnccl.so.2"
+    path.write_bytes(elf_header(phnum=2) + program_header(1, 5, 0, 0, end + len(table))
+                     + program_header(2, 4, end, end, len(table)) + bytes(24) + strings + table)
+    return path
+
+
+def test_a_library_that_is_slow_to_look_into_and_grows_is_looked_into_less_and_less(host, tmp_path):
+    config = tmp_path / "config.yaml"
+    config.write_text("scan_interval: 500ms\n")
+    agent = host.agent("--config", config)
+    folder = tmp_path / "big"
+    folder.mkdir()
+    path = big_library(folder, 120)
+    mapper = Mapper(host, tmp_path, path)
+    container = host.container("mixed", "--seconds", 6, "--rate", 100)
+    agent.wait_attached(container.wait_ready(), 3)
+    container.start()
+    before = agent.metrics().value("process_cpu_seconds_total")
+    for _ in range(10):
+        with open(path, "ab") as file:
+            file.write(b"x")
+        time.sleep(0.6)
+    check_exact(agent, (container, container.tally()))
+    used = agent.metrics().value("process_cpu_seconds_total") - before
+    reasons = {r["reason"] for r in refusals_of(agent, mapper.pid)}
+    print(f"{used:.1f} s of processor time for ten versions; told: {reasons}")
+    assert used < 8 and reasons
+    check_alive(agent)
+    assert agent.stop()[0] == 0

@@ -158,7 +158,7 @@ MATRIX = [
          "privileged": False, "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
          "runAsUser": 0, "runAsGroup": 0,
          "capabilities": {"drop": ["ALL"], "add": ["BPF", "PERFMON", "SYS_PTRACE", "DAC_READ_SEARCH",
-                                                   "CHECKPOINT_RESTORE"]},
+                                                   "CHECKPOINT_RESTORE", "LEASE"]},
          "appArmorProfile": {"type": "Unconfined"}, "seccompProfile": {"type": "RuntimeDefault"}}),
     ({"securityContext": {"privileged": False, "capabilities": ["BPF", "SYS_ADMIN"]}},
      lambda o: "allowPrivilegeEscalation" not in container_of(o)["securityContext"]),

@@ -142,6 +142,23 @@ TEST(ElfImage, OnlyDefinedFunctionsAreFunctions) {
   EXPECT_EQ(found.symbols[4].kind, SymbolKind::kFunction);
 }
 
+TEST(ElfImage, EveryVersionOfAFunctionIsFound) {
+  for (const bool gnu : {true, false}) {
+    ElfSpec spec;
+    spec.gnu_hash = gnu;
+    spec.sysv_hash = !gnu;
+    spec.symbols = {{"ncclSend"}, {"ncclRecv"}, {"ncclSend"}, {"ncclSend"}};
+    const auto fd = memory_file(build_elf(spec).bytes);
+    auto image = ElfImage::create(fd.get());
+    ASSERT_TRUE(image) << image.error().message();
+    const std::vector<std::string_view> names = {"ncclSend", "ncclRecv"};
+    const auto found = image->find_exported(names);
+    ASSERT_TRUE(found) << found.error().message();
+    EXPECT_EQ((*found)[0].other_versions.size(), 2u);
+    EXPECT_TRUE((*found)[1].other_versions.empty());
+  }
+}
+
 TEST(ElfImage, CodeOffsetFollowsTheSegmentAndWantsItExecutable) {
   ElfSpec spec = two_functions();
   const BuiltElf elf = build_elf(spec);

@@ -60,6 +60,8 @@ TEST(LookAgain, WaitsTwiceAsLongAfterEachFailureOfTheSameWay) {
     EXPECT_TRUE(again.is_due(other, now)) << "another process may lead to the file";
     now += wait;
   }
+  EXPECT_TRUE(again.take_due(now));
+  EXPECT_FALSE(again.take_due(now)) << "told once";
   for (int i = 0; i < 20; ++i) again.failed(way, now);
   EXPECT_TRUE(again.is_due(way, now + 600s));
   again.succeeded(way);

@@ -26,15 +26,16 @@ def free_port(host="127.0.0.1"):
 
 class Agent:
     def __init__(self, directory, *flags, listen=None, command="trace", environment=None,
-                 recorded=True):
+                 recorded=True, prefix=()):
         """`listen`: what --prometheus gets, with PORT in place of a port; None: 127.0.0.1:PORT.
-        `recorded`: that no counter falls is watched; not where a test counts connections."""
+        `recorded`: that no counter falls is watched; not where a test counts connections.
+        `prefix`: a program that becomes the agent, such as prlimit."""
         self.port = free_port()
         self.address = "::1" if listen and "[" in listen else "127.0.0.1"
         listen = (listen or "127.0.0.1:PORT").replace("PORT", str(self.port))
         self.stdout_file = os.path.join(directory, f"agent-{self.port}.out")
         self.stderr_file = os.path.join(directory, f"agent-{self.port}.err")
-        self.arguments = [os.path.join(build_dir(), "ingero"), command, "--prometheus", listen,
+        self.arguments = [*prefix, os.path.join(build_dir(), "ingero"), command, "--prometheus", listen,
                           *map(str, flags)]
         with open(self.stdout_file, "wb") as out, open(self.stderr_file, "wb") as err:
             self.process = subprocess.Popen(self.arguments, stdin=subprocess.DEVNULL, stdout=out,
