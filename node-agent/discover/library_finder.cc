@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "discover/elf_bytes.h"
 #include "discover/safe_open.h"
 
 namespace ingero::discover {
@@ -154,6 +155,7 @@ void LibraryFinder::inspect(const FileMapping& mapping) {
         Inspection failed;
         failed.reason = "timeout";
         failed.error = result.error();
+        failed.cost.cpu = kMaxCpu;  // it is not known what it took, or still takes
         inspected(mapping, std::move(failed));
       });
   if (accepted) return;
