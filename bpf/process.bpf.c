@@ -7,7 +7,6 @@
 static __always_inline void send_process_event(u32 kind, struct task_struct *task)
 {
 	struct process_event *event = bpf_ringbuf_reserve(&lifecycle_events, sizeof(*event), 0);
-	int i;
 
 	if (!event) {
 		count_loss(LOSS_LIFECYCLE_RING_FULL);
@@ -15,8 +14,6 @@ static __always_inline void send_process_event(u32 kind, struct task_struct *tas
 	}
 	fill_header(&event->header, kind, task);
 	bpf_get_current_comm(event->comm, sizeof(event->comm));
-	for (i = 0; i < CGROUP_NAMES; i++)
-		event->cgroup_names[i][0] = 0;
 	bpf_ringbuf_submit(event, 0);
 }
 

@@ -79,11 +79,42 @@ static __always_inline void fill_header(struct event_header *header, u32 kind,
 	header->exec_id = task->self_exec_id;
 }
 
+/* The names on the way from a cgroup to the root, which has none. */
+static __always_inline void fill_cgroup_path(struct process_seen_event *event,
+					     struct kernfs_node *node)
+{
+	u64 used = 0; /* 64 bits: older verifiers lose the bound of a compare in 32 */
+	long size;
+	int i;
+
+	event->path_whole = 0;
+	event->path_size = 0;
+	if (!may_read_kernel)
+		return;
+	for (i = 0; i < CGROUP_PATH_DEPTH; i++) {
+		struct kernfs_node *parent;
+
+		if (!node)
+			break;
+		parent = parent_node(node);
+		if (!parent) {
+			event->path_whole = 1;
+			break;
+		}
+		if (used > CGROUP_PATH_SIZE - CGROUP_NAME_SIZE)
+			break;
+		size = bpf_probe_read_kernel_str(event->names + used, CGROUP_NAME_SIZE, node->name);
+		if (size <= 0 || size > CGROUP_NAME_SIZE)
+			break;
+		used += size;
+		node = parent;
+	}
+	event->path_size = used;
+}
+
 static __always_inline void send_process_seen(struct task_struct *task)
 {
-	struct process_event *event;
-	struct kernfs_node *node;
-	int i;
+	struct process_seen_event *event;
 
 	event = bpf_ringbuf_reserve(&lifecycle_events, sizeof(*event), 0);
 	if (!event) {
@@ -92,14 +123,7 @@ static __always_inline void send_process_seen(struct task_struct *task)
 	}
 	fill_header(&event->header, EVENT_PROCESS_SEEN, task);
 	bpf_get_current_comm(event->comm, sizeof(event->comm));
-	node = task_cgroup_node(task);
-	for (i = 0; i < CGROUP_NAMES; i++) {
-		event->cgroup_names[i][0] = 0;
-		if (!node || !may_read_kernel)
-			continue;
-		bpf_probe_read_kernel_str(event->cgroup_names[i], CGROUP_NAME_SIZE, node->name);
-		node = parent_node(node);
-	}
+	fill_cgroup_path(event, task_cgroup_node(task));
 	bpf_ringbuf_submit(event, 0);
 }
 

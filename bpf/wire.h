@@ -251,16 +251,26 @@ struct call_event {
 };
 WIRE_ASSERT(sizeof(struct call_event) == 40 + 7 * 8 + 32);
 
-#define CGROUP_NAME_SIZE 128
-#define CGROUP_NAMES 3
-
-/* First call of a process. The names are those of its cgroup's directory, its parent, grandparent: they
- * name the container even when it is gone before the agent looks. */
+/* A process that has executed, or ended. */
 struct process_event {
 	struct event_header header;
 	char comm[16];
-	char cgroup_names[CGROUP_NAMES][CGROUP_NAME_SIZE];
 };
+
+#define CGROUP_NAME_SIZE 256 /* NAME_MAX and its NUL */
+#define CGROUP_PATH_DEPTH 32
+#define CGROUP_PATH_SIZE 1024
+
+/* First call of a process, with the path of its cgroup: it names the container even when that is gone
+ * before the agent looks. */
+struct process_seen_event {
+	struct event_header header;
+	char comm[16];
+	__u32 path_size; /* bytes of names in use */
+	__u32 path_whole; /* the names reach up to the root; else the upper ones are missing */
+	char names[CGROUP_PATH_SIZE]; /* the leaf first, each with its NUL; without the root */
+};
+WIRE_ASSERT(sizeof(struct process_seen_event) == 40 + 16 + 8 + CGROUP_PATH_SIZE);
 
 struct comm_event {
 	struct event_header header;

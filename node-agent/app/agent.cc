@@ -7,6 +7,7 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/asio/post.hpp>
 #include <cerrno>
 #include <cstring>
@@ -23,6 +24,8 @@ using model::AttachMethod;
 constexpr std::size_t kManyEnded = 512;
 /// Then whatever else the loop has to do comes first.
 constexpr collect::TurnLimit kLifecycleTurn{256, 5ms};
+constexpr int kMaxTurns = 32;  // until a streamed call waits no longer for its cgroup's path
+constexpr std::uint64_t kRoundsPerLook = 3;  // for containers that have ended
 }  // namespace
 
 Result<std::unique_ptr<Agent>> Agent::create(boost::asio::io_context& io, AgentOptions options) {
@@ -138,7 +141,15 @@ Status Agent::open_rings() {
   if (!lifecycle) return fail(lifecycle.error());
   lifecycle_ = std::move(*lifecycle);
   StreamOptions stream = options_.stream;
-  stream.is_selected = [this](model::CgroupId cgroup) { return is_selected(cgroup); };
+  stream.is_selected = [this](model::CgroupId cgroup) {
+    // The kernel has told the cgroup's path before its first call.
+    auto turn = options_.only_cgroup.empty() ? collect::Turn::all : collect::Turn::more;
+    for (int i = 0; i < kMaxTurns && turn == collect::Turn::more &&
+                    resolver_.snapshot()->find(cgroup) == nullptr;
+         ++i)
+      turn = lifecycle_->consume(kLifecycleTurn);
+    return is_selected(cgroup);
+  };
   stream.owner_of = [this](model::CgroupId cgroup, std::uint32_t netns) {
     return sockets_->owner(cgroup, netns);
   };
@@ -258,13 +269,8 @@ void Agent::on_lifecycle_event(const event_header& header, std::size_t size) {
   const auto cgroup = static_cast<model::CgroupId>(header.cgroup_id);
   switch (header.kind) {
     case EVENT_PROCESS_SEEN:
-      if (const auto* event = collect::event_as<process_event>(header, size)) {
-        if (resolver_.snapshot()->find(cgroup) != nullptr) break;
-        if (!resolver_.learn_from_process(cgroup, header.tgid))
-          static_cast<void>(resolver_.learn_from_names(
-              cgroup, event->cgroup_names[0], event->cgroup_names[1], event->cgroup_names[2]));
-        refresh_workloads();
-      }
+      if (const auto* event = collect::event_as<process_seen_event>(header, size))
+        learn_container(cgroup, *event);
       break;
     case EVENT_PROCESS_EXIT: {
       registry_->process_ended(process);
@@ -293,6 +299,19 @@ void Agent::on_lifecycle_event(const event_header& header, std::size_t size) {
   }
 }
 
+/// By the path that the kernel told: the process may be gone, and its cgroup too.
+void Agent::learn_container(model::CgroupId cgroup, const process_seen_event& event) {
+  if (resolver_.snapshot()->find(cgroup) != nullptr) return;
+  std::vector<std::string_view> names;
+  const std::size_t used = std::min<std::size_t>(event.path_size, sizeof(event.names));
+  for (std::size_t at = 0; at < used; at += names.back().size() + 1)
+    names.emplace_back(event.names + at, ::strnlen(event.names + at, used - at));
+  const bool whole = event.path_whole != 0;
+  if (whole || !resolver_.learn_from_process(cgroup, event.header.tgid))
+    static_cast<void>(resolver_.learn_from_names(cgroup, names, whole));
+  refresh_workloads();
+}
+
 void Agent::on_comm_created(const comm_event& event) {
   if (event.info.nranks < 3 || event.info.rank < 0) return;  // too common a pair of numbers
   const std::lock_guard lock(collector_mutex_);
@@ -311,10 +330,23 @@ void Agent::housekeeping() {
     for (const model::CallSeries& series : current->calls) used.push_back(series.cgroup);
     resolver_.retain(used);
   }
+  if (rounds_ % kRoundsPerLook == 0) find_gone();
   refresh_workloads();
   if (finder_->take_due()) scan_host();
   const std::lock_guard lock(collector_mutex_);
   if (collector_->ended_waiting() != 0) free_ended();
+}
+
+/// Containers that have ended: their cgroups are gone.
+void Agent::find_gone() {
+  std::vector<model::CgroupId> living;
+  for (const model::Process& process : registry_->processes()) living.push_back(process.cgroup);
+  {
+    const std::lock_guard lock(collector_mutex_);
+    const auto& counting = collector_->living_cgroups();
+    living.insert(living.end(), counting.begin(), counting.end());
+  }
+  workloads_->set_gone(resolver_.gone(living), system_clock_source().monotonic_ns());
 }
 
 /// Moves what ended processes have counted out of the maps. The collector's mutex is held.
@@ -369,12 +401,6 @@ void Agent::attribute(model::Snapshot& snapshot) {
     resolver_.resolve_missing(missing);
     refresh_workloads();
   }
-  const auto now = resolver_.snapshot();
-  std::uint64_t unknown = 0;
-  for (const model::CallSeries& series : snapshot.calls) {
-    if (now->find(series.cgroup) == nullptr) unknown += series.totals.calls;
-  }
-  snapshot.unattributed_calls["unknown_cgroup"] = unknown;
   workloads_->filter(snapshot, system_clock_source().monotonic_ns());
   if (options_.only_cgroup.empty()) return;
   std::erase_if(snapshot.calls, [&](const auto& row) { return !is_selected(row.cgroup); });
@@ -391,7 +417,8 @@ void Agent::attribute(model::Snapshot& snapshot) {
 
 exporting::Workload Agent::workload_of(model::CgroupId cgroup) const {
   exporting::Workload workload = workloads_->workload_of(cgroup);
-  if (!workload.container.empty()) return workload;
+  // Not classified yet, unless it was told without a name for too long to get one.
+  if (!workload.container.empty() || workload.exported) return workload;
   const auto table = resolver_.snapshot();
   if (const attribute::ContainerInfo* info = table->find(cgroup)) workload.container = info->label;
   return workload;
@@ -423,7 +450,11 @@ void Agent::apply_config(const config::Config& config) {
 
 void Agent::configure_workloads() {
   const config::Config& config = options_.config;
-  workloads_->set_settings({config.series_retention, config.pod_labels});
+  Workloads::Settings settings;
+  settings.retention = config.series_retention;
+  settings.allowed_labels = config.pod_labels;
+  settings.keep_ended = options_.keep_ended;
+  workloads_->set_settings(std::move(settings));
   const policy::PolicySet none({}, {}, policy_defaults(config));
   const policy::Decision fallback = none.decide_unmatched();
   workloads_->set_fallback(fallback);
@@ -462,13 +493,21 @@ void Agent::write_policies(const std::vector<KernelChange>& changes) {
   if (options_.on_workloads_changed) options_.on_workloads_changed();
 }
 
+bool Agent::drain_calls() {
+  lifecycle_->consume(kLifecycleTurn);  // whose calls they are
+  return !stream_ || stream_->drain();
+}
+
 bool Agent::is_selected(model::CgroupId cgroup) const {
   const std::string& wanted = options_.only_cgroup;
   if (wanted.empty()) return true;
   const auto table = resolver_.snapshot();
   const attribute::ContainerInfo* info = table->find(cgroup);
   if (info == nullptr) return false;
-  if (wanted.front() != '/') return info->container_id.starts_with(wanted);
+  if (wanted.front() != '/') {  // a container, or one that it lives in
+    return std::any_of(info->container_ids.begin(), info->container_ids.end(),
+                       [&](const std::string& id) { return id.starts_with(wanted); });
+  }
   return info->cgroup_path == wanted || info->cgroup_path.starts_with(wanted + "/");
 }
 

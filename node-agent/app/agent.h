@@ -38,6 +38,8 @@ struct AgentOptions {
   std::optional<std::uint32_t> only_pid;
   /// set_cluster() will tell what the cluster says; nothing is decided before.
   bool in_cluster = false;
+  /// Containers that have ended leave the series only: what they have counted is told at the end.
+  bool keep_ended = false;
   std::string only_cgroup;  ///< path, or the beginning of a container id; empty: all
   /// Who gets streamed events; those without a handler are not streamed. Selection and owners are the
   /// agent's own.
@@ -92,7 +94,7 @@ class Agent {
   /// How new mappings are noticed.
   const std::string& watch_text() const { return mappings_->text(); }
   /// Hands over what the call stream holds now; false: the handler had enough before its end.
-  bool drain_calls() { return !stream_ || stream_->drain(); }
+  bool drain_calls();
 
  private:
   Agent(boost::asio::io_context& io, AgentOptions options, attribute::CgroupMount mount);
@@ -104,12 +106,14 @@ class Agent {
   void every(boost::asio::steady_timer& timer, std::chrono::nanoseconds interval,
              void (Agent::*action)());
   void on_lifecycle_event(const event_header& header, std::size_t size);
+  void learn_container(model::CgroupId cgroup, const process_seen_event& event);
   void on_comm_created(const comm_event& event);
   void scan_host();
   std::optional<MappingFollower::Look> scan_process(std::uint32_t pid, std::uint64_t noticed_ns);
   void on_discovery(discover::Discovery discovery);
   void learn_containers(const std::vector<model::Process>& processes);
   void housekeeping();
+  void find_gone();
   void free_ended();
   void find_missed_exits();
   void attribute(model::Snapshot& snapshot);

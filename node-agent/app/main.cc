@@ -223,6 +223,7 @@ int trace(const Flags& flags, bool as_agent) {
   if (as_agent) {
     options->show_table = false;
     options->follow_listen_address = !options->serve;
+    options->keep_ended = false;  // it runs for months
     if (!options->serve) options->serve = options->config.listen_address;
     if (auto status = choose_cluster(flags, options->kubernetes); !status)
       return say(name, status.error());

@@ -41,7 +41,7 @@ std::optional<model::CgroupId> SocketOwners::by_cgroup(model::CgroupId socket,
   const auto owner = v2_->resolve(socket);
   if (!owner || owner->container_id.empty()) return std::nullopt;
   for (const auto& [cgroup, info] : table.entries())
-    if (info->container_id == owner->container_id) return cgroup;
+    if (info->label == owner->label) return cgroup;
   return std::nullopt;
 }
 
@@ -79,22 +79,42 @@ std::vector<model::RetransmitSeries> SocketOwners::attribute(model::Snapshot& sn
   learn_namespaces(snapshot.processes);
   const bool crowded = snapshot.retransmits.size() > kManyRows;
   std::vector<model::RetransmitSeries> strangers;
-  std::erase_if(snapshot.retransmits, [&](model::RetransmitSeries& row) {
-    const auto owner = by_cgroup(row.cgroup, *table);
-    if (owner && traced.contains(*owner)) {
-      row.cgroup = *owner;
-      return false;
-    }
-    const auto shared = by_netns_.find(row.netns);
-    if (shared == by_netns_.end()) {
-      if (crowded) strangers.push_back(row);
-      return true;
-    }
-    row.cgroup = shared->second;
-    row.whole_pod = true;
-    return false;
-  });
+  for (const model::RetransmitSeries& row : snapshot.retransmits) {
+    if (const auto owner = owner_of(row, *table, traced)) credit(row, *owner);
+    else if (crowded) strangers.push_back(row);
+  }
+  for (const model::RetransmitSeries& row : strangers)
+    credited_.erase({row.cgroup, row.netns, row.ipv6});  // the kernel will count it from zero
+  forget_credits(*table);
+  snapshot.retransmits.clear();
+  for (const auto& [place, segments] : credits_) {
+    const auto& [owner, ipv6] = place;
+    snapshot.retransmits.push_back({owner.cgroup, 0, ipv6, owner.whole_pod, segments});
+  }
   return strangers;
+}
+
+std::optional<SocketOwners::Owner> SocketOwners::owner_of(const model::RetransmitSeries& row,
+                                                          const attribute::ContainerTable& table,
+                                                          const std::set<model::CgroupId>& traced) {
+  const auto owner = by_cgroup(row.cgroup, table);
+  if (owner && traced.contains(*owner)) return Owner{*owner, false};
+  const auto shared = by_netns_.find(row.netns);
+  if (shared == by_netns_.end()) return std::nullopt;
+  return Owner{shared->second, true};
+}
+
+void SocketOwners::credit(const model::RetransmitSeries& row, const Owner& owner) {
+  std::uint64_t& credited = credited_[{row.cgroup, row.netns, row.ipv6}];
+  if (row.segments <= credited) return;  // also an older snapshot than the last
+  credits_[{owner, row.ipv6}] += row.segments - credited;
+  credited = row.segments;
+}
+
+/// Of containers that are gone.
+void SocketOwners::forget_credits(const attribute::ContainerTable& table) {
+  std::erase_if(credits_,
+                [&](const auto& entry) { return table.find(entry.first.first.cgroup) == nullptr; });
 }
 
 /// Cgroups of the v2 hierarchy that are gone, and that no row names.

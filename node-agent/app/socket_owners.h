@@ -7,6 +7,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "attribute/container_resolver.h"
@@ -38,6 +41,16 @@ class SocketOwners {
   std::uint32_t netns_of(const model::ProcessKey& process);
   void learn_namespaces(const std::vector<model::Process>& processes);
   void forget_sockets(const model::Snapshot& snapshot);
+  struct Owner {
+    model::CgroupId cgroup = model::CgroupId::kUnknown;
+    bool whole_pod = false;
+    auto operator<=>(const Owner&) const = default;
+  };
+  std::optional<Owner> owner_of(const model::RetransmitSeries& row,
+                                const attribute::ContainerTable& table,
+                                const std::set<model::CgroupId>& traced);
+  void credit(const model::RetransmitSeries& row, const Owner& owner);
+  void forget_credits(const attribute::ContainerTable& table);
 
   attribute::ContainerResolver& containers_;
   const ProcessSource traced_;
@@ -46,6 +59,11 @@ class SocketOwners {
   std::uint64_t learnt_ns_ = 0;  ///< when owner() last looked at the processes
   std::mutex mutex_;
   std::uint64_t rounds_ = 0;
+  using Row = std::tuple<model::CgroupId, std::uint32_t, bool>;  // as the kernel counts: also IPv6
+  std::map<Row, std::uint64_t> credited_;                        ///< of its segments, so far
+  /// Segments by whose they were when they were first seen, and whether they are IPv6: what a container
+  /// or a pod was told once stays its own, whatever is learned later.
+  std::map<std::pair<Owner, bool>, std::uint64_t> credits_;
   std::map<model::ProcessKey, std::uint32_t> netns_;
   std::map<std::uint32_t, model::CgroupId> by_netns_;  ///< of traced processes, but the host's
 };

@@ -110,6 +110,7 @@ Status TraceRun::start() {
   agent_options.in_cluster = options_.kubernetes.enabled;
   agent_options.only_pid = options_.pid;
   agent_options.only_cgroup = options_.cgroup;
+  agent_options.keep_ended = options_.keep_ended;
   stream_events(agent_options);
   if (options_.print_calls) call_writer_ = std::make_unique<cli::LineWriter>(STDOUT_FILENO);
   auto agent = Agent::create(io_, std::move(agent_options));

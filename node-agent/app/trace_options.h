@@ -36,6 +36,7 @@ struct TraceOptions {
   bool follow_listen_address = false;  ///< serve where the settings say, not at a flag's address
   KubernetesOptions kubernetes;
   std::optional<ListenAddress> serve;  ///< nullopt: no HTTP server
+  bool keep_ended = true;              ///< containers that have ended are in the summary
   bool show_table = true;              ///< live table, or plain lines without a terminal
   bool print_calls = false;
   bool json = false;

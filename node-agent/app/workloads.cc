@@ -64,10 +64,11 @@ void Workloads::set_fallback(Decision fallback) {
 // ---- who it is -----------------------------------------------------------------------------------
 
 void Workloads::classify(Entry& entry, std::uint64_t now_ns) const {
-  if (!cluster_ || entry.info->pod_uid.empty()) {
-    // A container that an API server knows although its path does not name the pod.
-    const bool known = cluster_ && !entry.info->container_id.empty() &&
-                       cluster_->pods->find_container(entry.info->container_id) != nullptr;
+  if (!cluster_ || (entry.info->pods.empty() && entry.info->pod_uid.empty())) {
+    // A path of which only the end is known may not name the pod. A whole one would: who is in no pod's
+    // cgroup has only named a cgroup after a container.
+    const bool known = cluster_ && !entry.info->cgroup_path.starts_with('/') &&
+                       find_container(entry, nullptr) != nullptr;
     if (!known && entry.kind != Kind::pod) {
       entry.kind = Kind::not_pod;
       return;
@@ -76,14 +77,47 @@ void Workloads::classify(Entry& entry, std::uint64_t now_ns) const {
   classify_pod(entry, now_ns);
 }
 
+bool Workloads::is_patient(const Entry& entry, std::uint64_t now_ns) const {
+  return !has_passed(entry.first_seen_ns, settings_.patience, now_ns) && !entry.gone_ns;
+}
+
+/// The pod that the path goes through: the outermost that the API server knows. Who lives in a pod can name
+/// cgroups inside it after other pods, so an outer one that is not known yet is waited for.
+const k8s::PodEntry* Workloads::find_pod(const Entry& entry, std::uint64_t now_ns) const {
+  const k8s::PodSnapshot& pods = *cluster_->pods;
+  if (entry.pod) return pods.find_pod(entry.pod->uid);
+  if (entry.info->pods.empty()) return pods.find_pod(entry.info->pod_uid);
+  for (const attribute::PathPod& on_path : entry.info->pods) {
+    if (const k8s::PodEntry* pod = pods.find_pod(on_path.uid)) return pod;
+    if (is_patient(entry, now_ns)) return nullptr;
+  }
+  return nullptr;
+}
+
+/// The container of that pod that the path goes through; no other pod's, whatever the path says. Without a
+/// pod any.
+const k8s::ContainerEntry* Workloads::find_container(const Entry& entry,
+                                                     const k8s::PodInfo* pod) const {
+  const auto look_up = [&](const std::string& id) -> const k8s::ContainerEntry* {
+    const k8s::ContainerEntry* container = cluster_->pods->find_container(id);
+    const bool fits = container != nullptr && (pod == nullptr || container->pod->uid == pod->uid);
+    return fits ? container : nullptr;
+  };
+  for (const std::string& id : entry.info->container_ids)
+    if (const k8s::ContainerEntry* container = look_up(id)) return container;
+  return look_up(entry.info->container_id);
+}
+
 /// A pod that was once found stays the cgroup's, whatever becomes of it: cgroup ids are not reused
 /// while anything is counted under them.
 void Workloads::classify_pod(Entry& entry, std::uint64_t now_ns) const {
-  const k8s::PodSnapshot& pods = *cluster_->pods;
-  const k8s::ContainerEntry* container = pods.find_container(entry.info->container_id);
-  const k8s::PodEntry* pod = entry.pod ? pods.find_pod(entry.pod->uid) : nullptr;
-  if (pod == nullptr && container != nullptr) pod = pods.find_pod(container->pod->uid);
-  if (pod == nullptr) pod = pods.find_pod(entry.info->pod_uid);
+  const k8s::PodEntry* pod = find_pod(entry, now_ns);
+  const bool names_pod = !entry.info->pods.empty() || !entry.info->pod_uid.empty();
+  const k8s::ContainerEntry* container = nullptr;
+  if (pod != nullptr || entry.pod)
+    container = find_container(entry, pod != nullptr ? pod->pod.get() : entry.pod.get());
+  else if (!names_pod) container = find_container(entry, nullptr);
+  if (pod == nullptr && container != nullptr) pod = cluster_->pods->find_pod(container->pod->uid);
   if (container != nullptr && !entry.container_known) {
     entry.container = container->name;
     entry.container_kind = to_string(container->kind);
@@ -95,8 +129,7 @@ void Workloads::classify_pod(Entry& entry, std::uint64_t now_ns) const {
   } else if (entry.pod && !entry.gone_ns && cluster_->pods_synced) {
     entry.gone_ns = now_ns;
   }
-  const bool patient =
-      !has_passed(entry.first_seen_ns, settings_.patience, now_ns) && !entry.gone_ns;
+  const bool patient = is_patient(entry, now_ns);
   if (entry.pod && (entry.container_known || !patient)) entry.kind = Kind::pod;
   else entry.kind = patient ? Kind::waiting : Kind::unknown_pod;
 }
@@ -167,7 +200,11 @@ std::vector<CgroupId> Workloads::refresh(const attribute::ContainerTable& contai
   std::optional<model::Snapshot> counts;
   for (const auto& [cgroup, info] : containers.entries()) {
     Entry& entry = entries_[cgroup];
-    if (entry.first_seen_ns == 0) entry.first_seen_ns = now_ns;
+    if (entry.first_seen_ns == 0) {
+      entry.first_seen_ns = now_ns;
+      const auto unnamed = unnamed_.find(cgroup);
+      entry.unnamed = unnamed != unnamed_.end() && unnamed->second.settled;
+    }
     entry.info = info;
     classify(entry, now_ns);
     auto decision = decide(entry);
@@ -176,20 +213,77 @@ std::vector<CgroupId> Workloads::refresh(const attribute::ContainerTable& contai
     entry.streamed = is_recorded(entry);
     changes.push_back({cgroup, std::move(decision), entry.streamed});
   }
+  std::erase_if(entries_, [&](const auto& item) {
+    if (containers.find(item.first) != nullptr) return false;
+    changes.push_back({item.first, std::nullopt, false});
+    return true;
+  });
+  end_gone(now_ns);
   std::vector<CgroupId> ended;
-  for (auto it = entries_.begin(); it != entries_.end();) {
-    Entry& entry = it->second;
-    if (containers.find(it->first) == nullptr) {
-      changes.push_back({it->first, std::nullopt, false});
-      it = entries_.erase(it);
-      continue;
-    }
-    if (!entry.ended && has_passed(entry.gone_ns, settings_.retention, now_ns)) entry.ended = true;
-    if (entry.ended) ended.push_back(it->first);
-    ++it;
+  for (const auto& [cgroup, entry] : entries_) {
+    if (entry.ended) ended.push_back(cgroup);
   }
   if (!changes.empty()) write_kernel_(changes);
   return ended;
+}
+
+// ---- what has ended ------------------------------------------------------------------------------
+
+Workloads::Label Workloads::label_of(const Entry& entry) const {
+  if (entry.unnamed) return {};
+  const std::string& container = entry.container_known ? entry.container : entry.info->label;
+  if (!entry.pod) return {"", "", container};
+  return {entry.pod->k8s_namespace, entry.pod->name, container};
+}
+
+/// The series of a container end one retention after it. Several may have the same labels one after the
+/// other (a service, a pod with a fixed name): while one of them is there, what all have counted is.
+void Workloads::end_gone(std::uint64_t now_ns) {
+  std::vector<Entry*> over;
+  for (auto& [cgroup, entry] : entries_) {
+    if (!entry.ended && !entry.left && !entry.unnamed &&
+        has_passed(entry.gone_ns, settings_.retention, now_ns))
+      over.push_back(&entry);
+  }
+  if (over.empty()) return;
+  std::set<Label> living;
+  for (const auto& [cgroup, entry] : entries_) {
+    if (!entry.ended && !entry.left && !has_passed(entry.gone_ns, settings_.retention, now_ns))
+      living.insert(label_of(entry));
+  }
+  for (Entry* entry : over) {
+    if (living.contains(label_of(*entry))) continue;
+    (settings_.keep_ended ? entry->left : entry->ended) = true;
+  }
+}
+
+void Workloads::set_gone(const std::vector<CgroupId>& gone, std::uint64_t now_ns) {
+  const std::lock_guard lock(mutex_);
+  const std::set<CgroupId> ids(gone.begin(), gone.end());
+  for (auto& [cgroup, entry] : entries_) {
+    if (entry.kind != Kind::not_pod && entry.kind != Kind::unknown_pod) continue;
+    if (!ids.contains(cgroup)) {
+      entry.gone_ns.reset();
+      entry.ended = entry.left = false;
+    } else if (!entry.gone_ns) {
+      entry.gone_ns = now_ns;
+    }
+  }
+}
+
+/// Cgroups of which nobody knows the path, and what they have counted. Their series wait for it for a while;
+/// then they are told without a name, and go on so.
+void Workloads::count_unnamed(const std::map<CgroupId, std::uint64_t>& calls,
+                              std::uint64_t now_ns) const {
+  std::erase_if(unnamed_, [&](const auto& item) { return !calls.contains(item.first); });
+  for (const auto& [cgroup, sum] : calls) {
+    Unnamed& known = unnamed_[cgroup];
+    if (known.first_seen_ns == 0) known.first_seen_ns = now_ns;
+    known.settled = known.settled || has_passed(known.first_seen_ns, settings_.patience, now_ns);
+    if (!known.settled || sum <= known.calls) continue;
+    unnamed_calls_ += sum - known.calls;
+    known.calls = sum;
+  }
 }
 
 // ---- what is shown -------------------------------------------------------------------------------
@@ -200,23 +294,26 @@ const Workloads::Entry* Workloads::find(CgroupId cgroup) const {
 }
 
 bool Workloads::is_visible(const Entry& entry, std::uint64_t now_ns) const {
+  if (entry.unnamed) return true;
   if (entry.ended || entry.kind == Kind::waiting || !entry.decision) return false;
   return !has_passed(entry.uncovered_ns, settings_.retention, now_ns) && !entry.covered.empty();
 }
 
 /// What is not known at all is shown as such: the caller counts it.
 bool Workloads::counts(const Entry* entry, std::uint16_t function, std::uint64_t now_ns) const {
-  if (entry == nullptr) return true;
+  if (entry == nullptr || entry->unnamed) return true;
   return is_visible(*entry, now_ns) && entry->covered.contains(function);
 }
 
 void Workloads::filter_calls(model::Snapshot& snapshot, std::uint64_t now_ns) const {
   std::map<std::pair<CgroupId, Place>, model::CallTotals> reduced;
-  std::uint64_t unknown_pod = 0;
+  std::map<CgroupId, std::uint64_t> unknown_pods, unnamed;
   std::erase_if(snapshot.calls, [&](const model::CallSeries& row) {
     const Entry* entry = find(row.cgroup);
     if (!counts(entry, row.function, now_ns)) return true;
-    if (entry != nullptr && entry->kind == Kind::unknown_pod) unknown_pod += row.totals.calls;
+    if (entry == nullptr || entry->unnamed) unnamed[row.cgroup] += row.totals.calls;
+    if (entry != nullptr && entry->kind == Kind::unknown_pod)
+      unknown_pods[row.cgroup] += row.totals.calls;
     const Place place{row.function, row.direction};
     if (entry == nullptr || !entry->baseline.calls.contains(place)) return false;
     reduced[{row.cgroup, place}].add(row.totals);
@@ -229,7 +326,15 @@ void Workloads::filter_calls(model::Snapshot& snapshot, std::uint64_t now_ns) co
     subtract(totals, before);
     snapshot.calls.push_back({{}, cgroup, place.first, place.second, totals});
   }
-  snapshot.unattributed_calls["unknown_pod"] = unknown_pod;
+  for (const auto& [cgroup, calls] : unknown_pods) {
+    std::uint64_t& counted = find(cgroup)->unknown_pod_calls;
+    if (calls <= counted) continue;
+    unknown_pod_calls_ += calls - counted;
+    counted = calls;
+  }
+  snapshot.unattributed_calls["unknown_pod"] = unknown_pod_calls_;
+  if (!snapshot.calls.empty()) count_unnamed(unnamed, now_ns);
+  snapshot.unattributed_calls["unknown_cgroup"] = unnamed_calls_;
 }
 
 void Workloads::filter_errors(model::Snapshot& snapshot, std::uint64_t now_ns) const {
@@ -269,6 +374,8 @@ bool Workloads::is_allowed(const std::string& name) const {
 
 exporting::Workload Workloads::labelled(const Entry& entry) const {
   exporting::Workload workload;
+  if (entry.unnamed) return workload;
+  workload.exported = !entry.left;
   workload.container = entry.container_known ? entry.container : entry.info->label;
   if (!entry.pod) return workload;
   workload.k8s_namespace = entry.pod->k8s_namespace;
@@ -293,7 +400,11 @@ exporting::Workload Workloads::labelled(const Entry& entry) const {
 exporting::Workload Workloads::workload_of(CgroupId cgroup) const {
   const std::lock_guard lock(mutex_);
   const Entry* entry = find(cgroup);
-  return entry == nullptr ? exporting::Workload{} : labelled(*entry);
+  if (entry != nullptr) return labelled(*entry);
+  exporting::Workload workload;
+  const auto unnamed = unnamed_.find(cgroup);
+  workload.exported = unnamed != unnamed_.end() && unnamed->second.settled;
+  return workload;
 }
 
 std::vector<CoveredContainer> Workloads::containers() const {

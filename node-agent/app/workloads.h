@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -67,8 +68,11 @@ class Workloads {
   struct Settings {
     std::chrono::nanoseconds retention = std::chrono::seconds(60);
     std::vector<std::string> allowed_labels{"*"};  ///< globs
-    /// How long the series of a container wait for the metadata of its pod.
+    /// How long the series of a container wait for the metadata of its pod, those of a cgroup for its
+    /// path.
     std::chrono::nanoseconds patience = std::chrono::seconds(10);
+    /// What ended containers have counted stays in snapshots; they leave the series only.
+    bool keep_ended = false;
   };
 
   Workloads(CountReader read_counts, KernelWriter write_kernel)
@@ -87,6 +91,9 @@ class Workloads {
   /// Returns those whose series have ended for good.
   std::vector<model::CgroupId> refresh(const attribute::ContainerTable& containers,
                                        std::uint64_t now_ns);
+
+  /// Containers outside of pods of which nothing is left but what they have counted; all others live.
+  void set_gone(const std::vector<model::CgroupId>& gone, std::uint64_t now_ns);
 
   /// Removes what does not count, takes off what was counted while nothing covered it, and adds
   /// what could not be attributed to its counters.
@@ -117,11 +124,27 @@ class Workloads {
     std::optional<std::uint64_t> uncovered_ns;
     Baseline baseline;
     bool ended = false;
+    bool left = false;     ///< the series only: see Settings::keep_ended
+    bool unnamed = false;  ///< its calls were told without a name, and go on so
     bool streamed = false;
+    mutable std::uint64_t unknown_pod_calls = 0;  ///< as far as they are in the sum below
   };
+  struct Unnamed {
+    std::uint64_t first_seen_ns = 0;
+    std::uint64_t calls = 0;  ///< as far as they are in the sum below
+    bool settled = false;     ///< told without a name from now on
+  };
+  using Label = std::tuple<std::string, std::string, std::string>;  // namespace, pod, container
 
   void classify(Entry& entry, std::uint64_t now_ns) const;
   void classify_pod(Entry& entry, std::uint64_t now_ns) const;
+  bool is_patient(const Entry& entry, std::uint64_t now_ns) const;
+  const k8s::PodEntry* find_pod(const Entry& entry, std::uint64_t now_ns) const;
+  const k8s::ContainerEntry* find_container(const Entry& entry, const k8s::PodInfo* pod) const;
+  Label label_of(const Entry& entry) const;
+  void end_gone(std::uint64_t now_ns);
+  void count_unnamed(const std::map<model::CgroupId, std::uint64_t>& calls,
+                     std::uint64_t now_ns) const;
   std::optional<policy::Decision> decide(const Entry& entry) const;
   bool is_recorded(const Entry& entry) const;
   void take_decision(model::CgroupId cgroup, Entry& entry, policy::Decision decision,
@@ -145,6 +168,9 @@ class Workloads {
   policy::Decision fallback_;
   std::set<std::string> recorded_pods_;
   std::unordered_map<model::CgroupId, Entry, model::IdentityHash> entries_;
+  mutable std::unordered_map<model::CgroupId, Unnamed, model::IdentityHash> unnamed_;
+  mutable std::uint64_t unnamed_calls_ = 0;
+  mutable std::uint64_t unknown_pod_calls_ = 0;
 };
 
 /// The name of the label that carries a pod's label or annotation: `prefix` and the name, with _ for

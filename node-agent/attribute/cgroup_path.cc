@@ -166,4 +166,27 @@ ContainerIdentity parse_cgroup_path(std::string_view path) {
   return identity;
 }
 
+std::vector<PathPod> parse_path_pods(std::string_view path) {
+  std::vector<PathPod> pods;
+  const std::vector<std::string_view> parts = components(path);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const std::span above(parts.data(), i);
+    // One component may be both: <slice of the pod>:cri-containerd:<id>.
+    if (auto pod = read_pod(parts[i], above)) pods.push_back({std::move(pod->uid), {}});
+    const auto container = read_container(parts[i], above);
+    if (container && !pods.empty()) pods.back().container_ids.emplace_back(container->id);
+  }
+  return pods;
+}
+
+std::vector<std::string> parse_path_containers(std::string_view path) {
+  std::vector<std::string> ids;
+  const std::vector<std::string_view> parts = components(path);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (const auto container = read_container(parts[i], std::span(parts.data(), i)))
+      ids.emplace_back(container->id);
+  }
+  return ids;
+}
+
 }  // namespace ingero::attribute

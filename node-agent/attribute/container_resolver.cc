@@ -30,9 +30,11 @@ tl::unexpected<Error> reject(CgroupId id, std::string cause, std::string hint = 
       Error{"name cgroup", std::to_string(to_number(id)), std::move(cause), std::move(hint), 0});
 }
 
-std::string make_label(CgroupId id, const std::string& container_id, const std::string& path) {
-  if (!container_id.empty()) return container_id;
-  std::string label = escape_terminal(path);
+std::string make_label(CgroupId id, const std::vector<std::string>& containers,
+                       const std::string& path) {
+  std::string label;
+  for (const std::string& container : containers) label += (label.empty() ? "" : "/") + container;
+  if (containers.empty()) label = escape_terminal(path);
   if (label.size() <= kMaxLabelLength) return label;
   // The id keeps two long paths apart; the cut falls before a whole UTF-8 character.
   const std::string tail = fmt::format("...#{}", to_number(id));
@@ -44,7 +46,9 @@ std::string make_label(CgroupId id, const std::string& container_id, const std::
 ContainerInfo describe(CgroupId id, std::string path) {
   ContainerIdentity identity = parse_cgroup_path(path);
   ContainerInfo info;
-  info.label = make_label(id, identity.container_id, path);
+  info.container_ids = parse_path_containers(path);
+  info.pods = parse_path_pods(path);
+  info.label = make_label(id, info.container_ids, path);
   info.container_id = std::move(identity.container_id);
   info.pod_uid = std::move(identity.pod_uid);
   info.runtime = std::move(identity.runtime);
@@ -126,7 +130,11 @@ Status ContainerResolver::store(CgroupId id, std::string path,
   }
   negative_until_ns_.erase(to_number(id));
   if (it != entries_.end()) {
-    if (*it->second.info == *info || (is_whole(*it->second.info) && !is_whole(*info))) return {};
+    if (is_whole(*it->second.info) && !is_whole(*info)) return {};
+    if (*it->second.info == *info) {
+      if (directory) it->second.directory = std::move(directory);
+      return {};
+    }
   }
   entries_[id] = Entry{std::move(info), std::move(directory)};
   snapshot_.reset();
@@ -169,19 +177,17 @@ Status ContainerResolver::learn_from_process(CgroupId id, std::uint32_t pid) {
   return store(id, mount_.path_of_directory(*directory), directory);
 }
 
-Status ContainerResolver::learn_from_names(CgroupId id, std::string_view leaf,
-                                           std::string_view parent, std::string_view grandparent) {
-  if (leaf.empty()) return reject(id, "the kernel gave no name");
-  // An empty name is the root, and only below it is the path whole.
-  std::string path(leaf);
-  if (!parent.empty()) {
-    path = fmt::format("{}/{}", parent, path);
-    if (!grandparent.empty())
-      return store(id, fmt::format("{}/{}", grandparent, path), std::nullopt);
-  }
-  path.insert(0, 1, '/');
+Status ContainerResolver::learn_from_names(CgroupId id, std::span<const std::string_view> names,
+                                           bool whole) {
+  if (names.empty()) return reject(id, "the kernel gave no name");
+  std::string path;
+  for (const std::string_view name : names) path = fmt::format("/{}{}", name, path);
+  if (!whole) return store(id, path.substr(1), std::nullopt);
+  // Believed only where it is: the mount may show another part of the hierarchy than the kernel's.
+  struct stat status {};
   std::optional<std::string> directory;
-  if (mount_.root() == "/") directory = path;
+  if (::stat(mount_.absolute_path(path).c_str(), &status) == 0 && status.st_ino == to_number(id))
+    directory = path;
   return store(id, std::move(path), std::move(directory));
 }
 
@@ -260,6 +266,22 @@ bool ContainerResolver::is_gone(CgroupId id, const Entry& entry) const {
   struct stat status {};
   if (::stat(mount_.absolute_path(*entry.directory).c_str(), &status) != 0) return errno == ENOENT;
   return status.st_ino != to_number(id);
+}
+
+std::vector<CgroupId> ContainerResolver::gone(std::span<const CgroupId> living) const {
+  const std::unordered_set<CgroupId, model::IdentityHash> alive(living.begin(), living.end());
+  std::vector<std::pair<CgroupId, Entry>> others;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [id, entry] : entries_) {
+      if (id != CgroupId::kRoot && !alive.contains(id)) others.emplace_back(id, entry);
+    }
+  }
+  std::vector<CgroupId> ids;
+  for (const auto& [id, entry] : others) {
+    if (is_gone(id, entry)) ids.push_back(id);
+  }
+  return ids;
 }
 
 void ContainerResolver::retain(std::span<const CgroupId> referenced) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "attribute/cgroup_hierarchy.h"
+#include "attribute/cgroup_path.h"
 #include "attribute/cgroup_walk.h"
 #include "base/clock.h"
 #include "base/result.h"
@@ -23,11 +24,14 @@
 namespace ingero::attribute {
 
 struct ContainerInfo {
-  /// What the `container` label carries: the container id, else the cgroup's path, printable and at
-  /// most 256 bytes.
+  /// What the `container` label carries: the container id (of one in another: both, OUTER/INNER, so that
+  /// a container that names a cgroup after another one is not taken for it), else the cgroup's path;
+  /// printable and at most 256 bytes.
   std::string label;
-  std::string container_id;  ///< empty: the path names no container
+  std::string container_id;                ///< the innermost; empty: the path names no container
+  std::vector<std::string> container_ids;  ///< all on the path, the outermost first
   std::string pod_uid;
+  std::vector<PathPod> pods;  ///< all on the path, the outermost first
   std::string runtime;
   /// From the hierarchy's root, as the kernel has it (any bytes but newline). Without a leading
   /// slash when only its last components are known.
@@ -87,10 +91,9 @@ class ContainerResolver {
   /// Reads <proc>/<pid>/cgroup and believes it if the directory's inode is the id. An error if the
   /// process is gone, lives in another cgroup by now, or its cgroup is out of the agent's sight.
   Status learn_from_process(model::CgroupId id, std::uint32_t pid);
-  /// The last three names of a path, read from the kernel while the cgroup lived; an empty name is
-  /// the root. A path learned otherwise wins over them.
-  Status learn_from_names(model::CgroupId id, std::string_view leaf, std::string_view parent,
-                          std::string_view grandparent);
+  /// The names of a path, the leaf first, read from the kernel while the cgroup lived; `whole`: up to
+  /// the root, whose name is not among them. Else a path learned otherwise wins over them.
+  Status learn_from_names(model::CgroupId id, std::span<const std::string_view> names, bool whole);
 
   /// Looks for all ids that are not known in one walk of the mounted hierarchy, unless the last
   /// walk is less than walk_interval ago.
@@ -100,6 +103,10 @@ class ContainerResolver {
 
   /// The current state. Copied at most once per change, so it is cheap to ask for.
   std::shared_ptr<const ContainerTable> snapshot() const;
+
+  /// Cgroups that nothing can live in any more: their directories are gone, or were when they were
+  /// learned and they are not in `living`.
+  std::vector<model::CgroupId> gone(std::span<const model::CgroupId> living) const;
 
   /// Forgets cgroups that are not in `referenced` and whose directories are gone.
   void retain(std::span<const model::CgroupId> referenced);

@@ -12,7 +12,7 @@ namespace ingero::collect {
 namespace {
 
 constexpr std::uint32_t kIpv4 = 2, kIpv6 = 10;  // AF_INET, AF_INET6
-constexpr std::size_t kMaxRetired = 8192;       // cgroup x function x direction; about 10 MB
+constexpr std::size_t kMaxRetired = 16384;      // cgroup x function x direction; about 15 MB
 
 model::CallTotals to_totals(const call_stats& stats) {
   model::CallTotals totals;
@@ -137,25 +137,28 @@ void CallCollector::forget(
 }
 
 /// A node that starts containers for months must not remember them all: the longest unchanged go first,
-/// and their calls are reported as such.
+/// each as a whole, and their calls are reported as such. Those that still count stay.
 void CallCollector::bound_retired() {
   if (retired_.size() <= kMaxRetired) return;
-  std::vector<std::pair<std::uint64_t, Place>> by_age;
-  for (const auto& [place, retired] : retired_) by_age.emplace_back(retired.changed, place);
-  const auto surplus = static_cast<std::ptrdiff_t>(retired_.size() - kMaxRetired * 3 / 4);
-  std::nth_element(by_age.begin(), by_age.begin() + surplus, by_age.end());
-  for (auto it = by_age.begin(); it != by_age.begin() + surplus; ++it) {
-    const auto found = retired_.find(it->second);
-    forgotten_calls_ += found->second.totals.calls;
-    retired_.erase(found);
+  std::map<std::uint64_t, std::uint64_t> changed;  // by cgroup
+  for (const auto& [place, retired] : retired_) {
+    std::uint64_t& last = changed[std::get<0>(place)];
+    last = std::max(last, retired.changed);
   }
-  // The errors of what is forgotten go with it: there is no error without a call.
-  std::erase_if(retired_errors_, [&](const auto& entry) {
-    const auto& [cgroup, function, code] = entry.first;
-    const auto place = retired_.lower_bound({cgroup, function, 0});
-    return place == retired_.end() || std::get<0>(place->first) != cgroup ||
-           std::get<1>(place->first) != function;
-  });
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> by_age;
+  for (const auto& [cgroup, last] : changed)
+    if (!living_.contains(static_cast<model::CgroupId>(cgroup))) by_age.emplace_back(last, cgroup);
+  std::sort(by_age.begin(), by_age.end());
+  std::unordered_set<model::CgroupId, model::IdentityHash> old;
+  std::size_t left = retired_.size();
+  for (auto it = by_age.begin(); it != by_age.end() && left > kMaxRetired * 3 / 4; ++it) {
+    const std::uint64_t cgroup = it->second;
+    for (auto row = retired_.lower_bound({cgroup, 0, 0});
+         row != retired_.end() && std::get<0>(row->first) == cgroup; ++row, --left)
+      forgotten_calls_ += row->second.totals.calls;
+    old.insert(static_cast<model::CgroupId>(cgroup));
+  }
+  forget(old);
 }
 
 void CallCollector::read(model::Snapshot& snapshot) {
@@ -253,6 +256,7 @@ void CallCollector::read_unscaled(model::Snapshot& snapshot) {
 
 void CallCollector::read_calls(model::Snapshot& snapshot) {
   std::vector<call_key> done;
+  living_.clear();
   for_each_entry<call_key, call_stats>(
       handles_.calls, [&](const call_key& key, const call_stats& stats) {
         if (has_ended(key.tgid, key.process_start_ns)) {
@@ -260,6 +264,7 @@ void CallCollector::read_calls(model::Snapshot& snapshot) {
           done.push_back(key);
         } else {
           snapshot.calls.push_back(to_series(key, to_totals(stats)));
+          living_.insert(snapshot.calls.back().cgroup);
         }
       });
   for (const call_key& key : done) bpf_map_delete_elem(handles_.calls, &key);
@@ -338,9 +343,17 @@ void CallCollector::read_waits(model::Snapshot& snapshot) {
         done.push_back(key);
       });
   for (const wait_key& key : done) bpf_map_delete_elem(handles_.waits, &key);
-  // Bounded: the lowest ids are the oldest cgroups.
-  while (retired_waits_.size() > kMaxRetired) retired_waits_.erase(retired_waits_.begin());
+  bound_waits();
   for (const auto& [cgroup, row] : retired_waits_) snapshot.waits.push_back(row);
+}
+
+/// Of cgroups that count nothing any more, the lowest ids first: they are the oldest.
+void CallCollector::bound_waits() {
+  for (auto it = retired_waits_.begin();
+       it != retired_waits_.end() && retired_waits_.size() > kMaxRetired;) {
+    const bool living = living_.contains(static_cast<model::CgroupId>(it->first));
+    it = living ? std::next(it) : retired_waits_.erase(it);
+  }
 }
 
 void CallCollector::read_losses(model::Snapshot& snapshot) const {

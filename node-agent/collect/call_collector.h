@@ -55,6 +55,11 @@ class CallCollector {
   /// Rank and size of a communicator that the BPF side does not know, read from the process's memory.
   void set_resolver(const CommLayouts* layouts) { layouts_ = layouts; }
 
+  /// Cgroups in which some process counted that had not ended at the last read.
+  const std::unordered_set<model::CgroupId, model::IdentityHash>& living_cgroups() const {
+    return living_;
+  }
+
   std::size_t ended_waiting() const { return ended_.size(); }
 
   /// Looks for processes whose exit was never reported (lost event, gone before they were watched).
@@ -79,6 +84,7 @@ class CallCollector {
   void free_ended();
   void retire(const Place& place, const model::CallTotals& totals);
   void bound_retired();
+  void bound_waits();
   void free_ended_streams();
   bool has_ended(std::uint32_t tgid, std::uint64_t start_ns) const {
     return ended_.contains({tgid, start_ns});
@@ -102,6 +108,7 @@ class CallCollector {
   EndedCommunicators ended_comms_;
   std::map<std::uint64_t, model::WaitSeries> retired_waits_;  ///< by cgroup
   std::map<std::tuple<std::uint64_t, std::uint64_t, std::uint32_t, std::uint32_t>, Ranks> resolved_;
+  std::unordered_set<model::CgroupId, model::IdentityHash> living_;
   std::uint64_t rounds_ = 0;
   std::size_t last_rows_ = 0;          ///< of the read before
   std::uint64_t forgotten_calls_ = 0;  ///< of cgroups whose totals were dropped to stay bounded

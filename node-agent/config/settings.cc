@@ -70,7 +70,9 @@ std::vector<Setting> make_settings() {
           names_kind(), [](auto& c) -> auto& { return c.pod_labels; }),
       make_setting(
           {"series_retention",
-           "How long the series of a pod stay after it is gone or no policy covers it.", true},
+           "How long the series of a pod or container stay after it is gone or no policy covers "
+           "it.",
+           true},
           duration_kind(1s, 24h), [](auto& c) -> auto& { return c.series_retention; }),
       make_setting(
           {"duration_buckets", "Ends of the duration buckets that are exported; empty: all 28.",

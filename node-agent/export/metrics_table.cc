@@ -119,7 +119,9 @@ constexpr MetricInfo kTable[] = {
      "",
      kWorkload,
      {"comm_id", "rank"},
-     "Sequence number: collectives enqueued on the communicator."},
+     "Sequence number: collectives enqueued on the communicator. Several that share their labels "
+     "are "
+     "summed, those that have ended too."},
     {kCommunicatorLastEnqueue,
      "gpu_nccl_communicator_last_enqueue_timestamp_seconds",
      kGauge,
@@ -329,11 +331,18 @@ Duration buckets end at 1 us doubled 0 to 27 times (1 us to 134.217728 s), size 
 times powers of 4 up to 16 GiB. Their counts and sums are exact; a call whose return was not seen is
 in the call counters and in no histogram.
 
-The series budget is `max_series` lines of /metrics. Beyond it the newest containers are folded into
-`container="other"` (`namespace` and `pod` empty) with their counters summed. Series of single
-processes and communicators come after them, and beyond the budget have no series of their own; the
-collectives of such communicators are summed under `comm_id="other"`. At most 32 distinct errors of
-an operation have series of their own, the rest is `other`.
+The series budget is `max_series` lines of /metrics. Beyond it containers are folded into
+`container="other"` (`namespace` and `pod` empty) with their counters summed: first those that want
+more than an equal share, then the newest. Series of single processes and communicators get what is
+left, one of each container in turn, and beyond it have none of their own; the collectives of such
+communicators are summed under `comm_id="other"`. A policy's `limits.maxSeries` bounds all series of a
+pod together. At most 32 distinct errors of a function in a container have series of their own, the
+rest is `other`.
+
+No counter falls while the agent runs. What `other` was given stays there: a container that gets series
+of its own later goes on from where it was, so the sum over all is what was counted. The series of a pod
+or container end one `series_retention` after it has gone, those of a communicator with it; what several
+communicators without a known id have counted stays in their series while any of them lives.
 )";
 
 }  // namespace

@@ -199,6 +199,7 @@ RosterSeries::Account& RosterSeries::account_of(const CommunicatorRow& row,
 
 void RosterSeries::fold(const CommunicatorRow& row, const WorkloadTable& table,
                         CommunicatorRow& rest) {
+  if (!table.workloads()[row.workload].exported) return;
   other_.add(account_of(row, table).split.fold({row.collectives}));
   rest.last_enqueue_unix_ns = std::max(rest.last_enqueue_unix_ns, row.last_enqueue_unix_ns);
 }
@@ -213,7 +214,7 @@ std::size_t RosterSeries::add(const Roster& roster, const WorkloadTable& table,
   for (const Item& item : by_turns(roster)) {
     const bool out =
         folded[item.workload] || !room.take(table.workloads()[item.workload], item.series());
-    if (out) dropped += item.series();
+    if (out && table.workloads()[item.workload].exported) dropped += item.series();
     if (item.communicator == nullptr) {
       if (!out) add_library(*item.library, table.workloads()[item.workload], families);
     } else if (out) {

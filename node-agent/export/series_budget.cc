@@ -61,6 +61,7 @@ std::vector<std::size_t> SeriesBudget::order_of(const std::vector<WorkloadSums>&
   const std::size_t share = max_series / std::max<std::size_t>(workloads.size(), 1);
   std::vector<std::tuple<bool, bool, std::uint64_t, std::size_t>> ranks;
   for (std::size_t i = 0; i < workloads.size(); ++i) {
+    if (!workloads[i].workload.exported) continue;
     const Account& account = account_of(workloads[i].workload);
     ranks.emplace_back(workloads[i].series() > share, !account.split.is_kept(), account.since, i);
   }
@@ -76,6 +77,11 @@ BudgetedWorkloads SeriesBudget::apply(std::vector<WorkloadSums> workloads, Serie
   ++round_;
   BudgetedWorkloads result;
   result.folded.assign(workloads.size(), false);
+  for (std::size_t i = 0; i < workloads.size(); ++i) {
+    if (workloads[i].workload.exported) continue;
+    result.folded[i] = true;
+    workloads[i] = {Workload{workloads[i].workload}, {}, {}, {}};
+  }
   const auto total = std::accumulate(
       workloads.begin(), workloads.end(), other_.series(),
       [](std::size_t sum, const WorkloadSums& workload) { return sum + workload.series(); });

@@ -20,6 +20,7 @@ struct Workload {
   /// Further labels, name (a Prometheus label that no metric has) and value, in order of the names.
   std::vector<std::pair<std::string, std::string>> labels;
   std::uint32_t max_series = 0;  ///< of its pod, in lines of /metrics; 0: no limit of its own
+  bool exported = true;          ///< false: it has no series, nor a part in "other"
   bool operator==(const Workload&) const = default;
 };
 

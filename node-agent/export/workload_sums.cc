@@ -62,7 +62,8 @@ Workload printable(const Workload& workload) {
                  escape_terminal(workload.pod),
                  escape_terminal(workload.container),
                  {},
-                 workload.max_series};
+                 workload.max_series,
+                 workload.exported};
   for (const auto& [name, value] : workload.labels)
     clean.labels.emplace_back(name, escape_terminal(value));
   return clean;
@@ -186,11 +187,12 @@ WorkloadTable::WorkloadTable(const model::Snapshot& snapshot, const WorkloadLook
   std::sort(cgroups.begin(), cgroups.end());
   cgroups.erase(std::unique(cgroups.begin(), cgroups.end()), cgroups.end());
 
-  std::map<std::tuple<std::string, std::string, std::string>, std::size_t> known;
+  std::map<std::tuple<bool, std::string, std::string, std::string>, std::size_t> known;
   for (const model::CgroupId cgroup : cgroups) {
     Workload workload = lookup ? printable(lookup(cgroup)) : Workload{};
     const auto [place, added] = known.try_emplace(
-        {workload.k8s_namespace, workload.pod, workload.container}, workloads_.size());
+        {workload.exported, workload.k8s_namespace, workload.pod, workload.container},
+        workloads_.size());
     if (added) workloads_.push_back(std::move(workload));
     by_cgroup_.emplace(cgroup, place->second);
   }

@@ -2,6 +2,7 @@
 """Counts belong to the container that made the calls, whatever file its overlay shows."""
 import copy
 import os
+import secrets
 
 from harness.comparison import check_exact, differences
 from harness.host import stubs
@@ -126,3 +127,14 @@ def test_names_of_container_runtimes_give_the_same_64_digits(host):
         pairs.append(container)
     tallies = host.run(agent, *pairs)
     check_exact(agent, *zip(pairs, tallies))
+
+
+def test_a_cgroup_that_a_container_names_after_another_one_moves_no_counts_to_it(host):
+    agent = host.agent()
+    victim = host.container("allreduce", "--calls", 10)
+    forger = secrets.token_hex(32)
+    forged = host.container("allreduce", "--calls", 30,
+                            cgroup=f"/ingero-e2e-{os.getpid()}/{forger}/{victim.label}")
+    forged.label = f"{forger}/{victim.label}"
+    tallies = host.run(agent, victim, forged)
+    check_exact(agent, (victim, tallies[0]), (forged, tallies[1]))

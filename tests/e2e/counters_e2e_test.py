@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """No counter ever falls. The recorder of the harness watches every agent of every test; here is what
 made counters fall."""
-from harness.container import stub
+import json
+import os
+import secrets
+import subprocess
+
+from harness.container import stub, workload_dir
 from harness.waiting import wait_until
 
 LIBRARIES = {"nccl": stub("libnccl.so.2"), "cudart": stub("libcudart.so.13")}
@@ -93,3 +98,50 @@ def test_communicators_without_a_known_id_keep_what_an_ended_one_has_counted(hos
     assert counted() >= before > 100
     long.terminate()
     long.finish()
+
+
+def test_the_18th_job_of_a_day_has_series_as_the_first(host, tmp_path):
+    """Without Kubernetes: what has ended leaves the budget."""
+    config = tmp_path / "agent.yaml"
+    config.write_text("max_series: 400\nseries_retention: 1s\nprobes:\n  scheduler: false\n")
+    agent = host.agent("--config", config, "--kubernetes", "off", command="agent")
+    keeper = host.container("memcpy")  # so that probes are in place
+    agent.wait_attached(keeper.wait_ready(), 3)
+    earlier = [host.container("mixed") for _ in range(2)]
+    host.run(agent, *earlier)
+    labels = [container.label for container in earlier]
+    wait_until(lambda: not any(series_of(agent.metrics(), label) for label in labels),
+               "series of ended containers gone", 15)
+    last = host.container("memcpy", "--calls", 25)
+    tally = host.run(agent, last, finish=False)[0]
+    assert agent.metrics().value(CALLS, container=last.label) == calls_of([tally])
+    last.finish()
+
+
+def test_calls_of_short_jobs_below_a_cgroup_are_all_counted_and_printed(host, tmp_path):
+    """Each job has a cgroup of its own, several levels down, which goes with it."""
+    parent = f"/ingero-e2e-{os.getpid()}/{secrets.token_hex(4)}"
+    agent = host.agent("--cgroup", parent, "--print", "--format", "json")
+    keeper = host.container("allreduce", lower=None, libraries=LIBRARIES)
+    keeper.wait_ready()
+    wait_until(lambda: {f["path"] for f in agent.state()["files"] if f["probes"]} >=
+               {os.path.realpath(path) for path in LIBRARIES.values()}, "probes in place")
+    jobs = []
+    for i in range(60):
+        command = [f"{workload_dir()}/container_run", "--cgroup", f"{parent}/day/job-{i}/step-0/task",
+                   "--no-root", "--", f"{workload_dir()}/ingero_workload", "--scenario", "allreduce",
+                   "--calls", "3", "--tally", str(tmp_path / f"tally-{i}")]
+        for kind, path in LIBRARIES.items():
+            command += [f"--{kind}", path]
+        jobs.append(subprocess.Popen(command))
+        if len(jobs) % 4 == 0:
+            assert [job.wait(30) for job in jobs[-4:]] == [0] * 4
+    made = calls_of([json.loads((tmp_path / f"tally-{i}").read_text()) for i in range(60)])
+    metrics = agent.metrics()
+    series = metrics.series(CALLS)
+    assert all(labels["container"].startswith(parent + "/day/job-") for labels, _ in series), series
+    assert metrics.value(CALLS) == made
+    keeper.kill()
+    status, out, _ = agent.stop()
+    assert status == 0
+    assert len([line for line in out.splitlines() if line.startswith("{")]) == made

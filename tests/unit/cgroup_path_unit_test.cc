@@ -154,5 +154,18 @@ TEST(CgroupPathLimits, GivesOnlyCleanNamesForRandomBytes) {
   }
 }
 
+TEST(PathPods, AreInOrderFromTheOutsideIn) {
+  const std::string forged =
+      expand("/kubepods/burstable/pod$P/$B/$A/kubepods/pod0123456789abcdef0123456789abcdef/$A");
+  const std::vector<PathPod> expected{{kPod, {kB, kA}}, {kStatic, {kA}}};
+  EXPECT_EQ(parse_path_pods(forged), expected);
+  EXPECT_EQ(
+      parse_path_pods(expand("/system.slice/kubepods-burstable-pod$U.slice:cri-containerd:$A")),
+      (std::vector<PathPod>{{kPod, {kA}}}));
+  EXPECT_TRUE(parse_path_pods(expand("/docker/$A")).empty());
+  EXPECT_EQ(parse_path_containers(expand("/docker/$B/x/docker/$A")),
+            (std::vector<std::string>{kB, kA}));
+}
+
 }  // namespace
 }  // namespace ingero::attribute

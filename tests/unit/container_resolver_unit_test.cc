@@ -19,6 +19,10 @@ using testing::HasSubstr;
 
 const std::string kA = "3f1e9d0c5b7a4826f0e1d2c3b4a5968778695a4b3c2d1e0f9a8b7c6d5e4f3a2b";
 const std::string kPod = "5d4a1f0e-92c3-4b7e-8a6d-0f1e2d3c4b5a";
+const std::string kB = "b0c1d2e3f4a5968778695a4b3c2d1e0f3f1e9d0c5b7a48269a8b7c6d5e4f3a2b";
+using Names = std::vector<std::string_view>;
+const std::string kPodName = "pod" + kPod;
+const Names kPodNames{kA, kPodName, "burstable"};
 const std::string kPodDirectory = "/kubepods/burstable/pod" + kPod;
 
 class ManualClock : public ClockSource {
@@ -163,23 +167,50 @@ TEST_F(ContainerResolverTest, NeverLeavesTheMountThroughDots) {
 
 TEST_F(ContainerResolverTest, NamesACgroupThatIsGoneByTheNamesTheKernelRead) {
   auto resolver = make_resolver();
-  ASSERT_TRUE(resolver.learn_from_names(CgroupId{77}, kA, "pod" + kPod, "burstable"));
-  ASSERT_TRUE(resolver.learn_from_names(CgroupId{78}, kA, "docker", ""));
-  ASSERT_TRUE(resolver.learn_from_names(CgroupId{79}, "c", "b", "a"));
+  ASSERT_TRUE(resolver.learn_from_names(CgroupId{77}, kPodNames, false));
+  ASSERT_TRUE(resolver.learn_from_names(CgroupId{78}, Names{kA, "docker"}, true));
+  ASSERT_TRUE(resolver.learn_from_names(CgroupId{79}, Names{"c", "b", "a"}, false));
   EXPECT_EQ(resolver.resolve(CgroupId{77}).value().container_id, kA);
   EXPECT_EQ(resolver.resolve(CgroupId{77}).value().pod_uid, kPod);
   EXPECT_EQ(resolver.resolve(CgroupId{78}).value().cgroup_path, "/docker/" + kA);
   EXPECT_EQ(resolver.resolve(CgroupId{79}).value().cgroup_path, "a/b/c");
-  EXPECT_FALSE(resolver.learn_from_names(CgroupId{80}, "", "", ""));
+  EXPECT_FALSE(resolver.learn_from_names(CgroupId{80}, Names{}, true));
+}
+
+TEST_F(ContainerResolverTest, NamesACgroupThatIsGoneByItsWholePathHoweverDeepItWas) {
+  auto resolver = make_resolver();
+  const std::vector<std::string_view> names{"e", "d", "c", "b", "a"};
+  ASSERT_TRUE(resolver.learn_from_names(CgroupId{77}, names, true));
+  EXPECT_EQ(resolver.resolve(CgroupId{77}).value().label, "/a/b/c/d/e");
+  EXPECT_THAT(resolver.gone({}), testing::ElementsAre(CgroupId{77}));
+  EXPECT_TRUE(resolver.gone(std::vector{CgroupId{77}}).empty()) << "something lives in it";
+}
+
+TEST_F(ContainerResolverTest, ACgroupIsGoneWhenItsDirectoryIs) {
+  auto resolver = make_resolver();
+  const CgroupId id = make_cgroup("/job/a");
+  ASSERT_TRUE(resolver.learn_from_names(id, Names{"a", "job"}, true));
+  EXPECT_TRUE(resolver.gone({}).empty());
+  fs::remove(tree_.path("/cgroup/job/a"));
+  EXPECT_THAT(resolver.gone({}), testing::ElementsAre(id));
+}
+
+TEST_F(ContainerResolverTest, AContainerThatNamesACgroupAfterAnotherOneIsNotTakenForIt) {
+  auto resolver = make_resolver();
+  const CgroupId real = make_cgroup("/docker/" + kA);
+  const CgroupId forged = make_cgroup("/docker/" + kB + "/" + kA);
+  resolver.resolve_missing(std::vector{real, forged});
+  EXPECT_EQ(resolver.resolve(real).value().label, kA);
+  EXPECT_EQ(resolver.resolve(forged).value().label, kB + "/" + kA);
 }
 
 TEST_F(ContainerResolverTest, PrefersAWholePathToNames) {
   auto resolver = make_resolver();
   const std::string path = kPodDirectory + "/" + kA;
-  ASSERT_TRUE(resolver.learn_from_names(CgroupId{77}, kA, "pod" + kPod, "burstable"));
+  ASSERT_TRUE(resolver.learn_from_names(CgroupId{77}, kPodNames, false));
   ASSERT_TRUE(resolver.learn(CgroupId{77}, path));
   EXPECT_EQ(resolver.resolve(CgroupId{77}).value().cgroup_path, path);
-  ASSERT_TRUE(resolver.learn_from_names(CgroupId{77}, kA, "pod" + kPod, "burstable"));
+  ASSERT_TRUE(resolver.learn_from_names(CgroupId{77}, kPodNames, false));
   EXPECT_EQ(resolver.resolve(CgroupId{77}).value().cgroup_path, path);
 }
 
@@ -268,7 +299,7 @@ TEST_F(ContainerResolverTest, ForgetsOnlyWhatIsGoneAndUnreferenced) {
   const CgroupId gone = make_cgroup("/job/gone");
   const CgroupId gone_but_used = make_cgroup("/job/used");
   resolver.resolve_missing(std::vector{alive, gone, gone_but_used});
-  ASSERT_TRUE(resolver.learn_from_names(CgroupId{77}, "c", "b", "a"));
+  ASSERT_TRUE(resolver.learn_from_names(CgroupId{77}, Names{"c", "b", "a"}, false));
   fs::remove(tree_.path("/cgroup/job/gone"));
   fs::remove(tree_.path("/cgroup/job/used"));
 

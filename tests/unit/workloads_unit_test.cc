@@ -276,6 +276,123 @@ TEST_F(WorkloadsTest, WithoutAClusterEverythingIsShown) {
   EXPECT_EQ(workloads_.workload_of(kCgroup).container, kContainerId);
 }
 
+/// A cgroup outside of pods.
+std::shared_ptr<const attribute::ContainerInfo> service(const std::string& path) {
+  attribute::ContainerInfo info;
+  info.label = path;
+  info.cgroup_path = path;
+  return std::make_shared<const attribute::ContainerInfo>(info);
+}
+
+TEST_F(WorkloadsTest, AnEndedContainerOutsideOfPodsLeavesOneRetentionAfterIt) {
+  see_container("");
+  workloads_.set_fallback(policy::PolicySet({}, {}, {}).decide_unmatched());
+  refresh();
+  count(kMemcpy, 5);
+  workloads_.set_gone({kCgroup}, now_);
+  now_ += 59 * kSecond;
+  workloads_.set_gone({kCgroup}, now_);
+  EXPECT_TRUE(refresh().empty());
+  EXPECT_EQ(shown(kMemcpy), 5u);
+  now_ += 2 * kSecond;
+  EXPECT_THAT(refresh(), testing::ElementsAre(kCgroup)) << "to be forgotten";
+  EXPECT_EQ(shown(kMemcpy), 0u);
+}
+
+TEST_F(WorkloadsTest, ATraceTellsEndedContainersAtItsEndAndNotAmongTheSeries) {
+  see_container("");
+  workloads_.set_fallback(policy::PolicySet({}, {}, {}).decide_unmatched());
+  Workloads::Settings settings;
+  settings.keep_ended = true;
+  workloads_.set_settings(settings);
+  refresh();
+  count(kMemcpy, 5);
+  EXPECT_TRUE(workloads_.workload_of(kCgroup).exported);
+  workloads_.set_gone({kCgroup}, now_);
+  now_ += 61 * kSecond;
+  EXPECT_TRUE(refresh().empty());
+  EXPECT_EQ(shown(kMemcpy), 5u);
+  EXPECT_FALSE(workloads_.workload_of(kCgroup).exported);
+}
+
+TEST_F(WorkloadsTest, WhatAServiceHasCountedStaysWhileItsSuccessorLives) {
+  constexpr CgroupId kOld{8}, kNew{9};
+  workloads_.set_fallback(policy::PolicySet({}, {}, {}).decide_unmatched());
+  containers_ = attribute::ContainerTable({{kOld, service("/a.service")}});
+  refresh();
+  workloads_.set_gone({kOld}, now_);
+  containers_ =
+      attribute::ContainerTable({{kOld, service("/a.service")}, {kNew, service("/a.service")}});
+  now_ += 61 * kSecond;
+  EXPECT_TRUE(refresh().empty()) << "the same series go on";
+  workloads_.set_gone({kOld, kNew}, now_);
+  now_ += 61 * kSecond;
+  EXPECT_EQ(refresh().size(), 2u);
+}
+
+TEST_F(WorkloadsTest, ACgroupWithoutAPathWaitsAndIsThenToldWithoutANameForGood) {
+  workloads_.set_fallback(policy::PolicySet({}, {}, {}).decide_unmatched());
+  count(kMemcpy, 5);
+  const auto reason = [&] {
+    model::Snapshot snapshot = counted_;
+    workloads_.filter(snapshot, now_);
+    return snapshot.unattributed_calls.at("unknown_cgroup");
+  };
+  EXPECT_EQ(reason(), 0u);
+  EXPECT_FALSE(workloads_.workload_of(kCgroup).exported);
+  now_ += 11 * kSecond;
+  EXPECT_EQ(reason(), 5u);
+  EXPECT_TRUE(workloads_.workload_of(kCgroup).exported);
+  containers_ = attribute::ContainerTable({{kCgroup, service("/late.service")}});
+  refresh();
+  count(kMemcpy, 2);
+  EXPECT_EQ(reason(), 7u);
+  EXPECT_EQ(workloads_.workload_of(kCgroup).container, "") << "its counts would leave their series";
+}
+
+TEST_F(WorkloadsTest, ACallThatWasOnceWithoutAPodStaysCountedAsSuch) {
+  see_container("uid-lost");
+  cluster({}, true);
+  refresh();
+  count(kMemcpy, 5);
+  now_ += 11 * kSecond;
+  refresh();
+  shown(kMemcpy);
+  pods_.apply(k8s::ChangeType::added, pod_object("lost", {}));
+  cluster({}, true);
+  refresh();
+  model::Snapshot snapshot = counted_;
+  workloads_.filter(snapshot, now_);
+  EXPECT_EQ(snapshot.unattributed_calls.at("unknown_pod"), 5u);
+}
+
+TEST_F(WorkloadsTest, ACgroupNamedAfterAnotherPodsContainerBelongsToThePodOfItsPath) {
+  const std::string own(64, 'b');
+  pods_.apply(k8s::ChangeType::added, pod_object("victim", {}));  // has kContainerId
+  nlohmann::json attacker = pod_object("attacker", {});
+  attacker["status"]["containerStatuses"][0]["containerID"] = "containerd://" + own;
+  pods_.apply(k8s::ChangeType::added, attacker);
+  cluster({}, true);
+  attribute::ContainerInfo info;
+  info.container_id = kContainerId;  // the innermost, and what the attacker wrote
+  info.label = own + "/" + kContainerId;
+  info.container_ids = {own, kContainerId};
+  info.pods = {{"uid-attacker", {own}}, {"uid-victim", {kContainerId}}};
+  info.pod_uid = "uid-victim";
+  info.cgroup_path = "/kubepods/poduid-attacker/" + own + "/poduid-victim/" + kContainerId;
+  containers_ = attribute::ContainerTable(
+      {{kCgroup, std::make_shared<const attribute::ContainerInfo>(info)}});
+  refresh();
+  EXPECT_EQ(workloads_.workload_of(kCgroup).pod, "attacker");
+  info.pods = {};
+  info.pod_uid = "";
+  info.cgroup_path = "/user.slice/" + kContainerId;
+  containers_ = attribute::ContainerTable(
+      {{CgroupId{8}, std::make_shared<const attribute::ContainerInfo>(info)}});
+  refresh();
+  EXPECT_EQ(workloads_.workload_of(CgroupId{8}).pod, "") << "in no pod's cgroup at all";
+}
+
 TEST(MetricLabelName, IsOneThatPrometheusAllows) {
   EXPECT_EQ(metric_label_name("label_", "batch.kubernetes.io/job-name"),
             "label_batch_kubernetes_io_job_name");
