@@ -6,6 +6,9 @@
 #include "frame.h"
 
 #define MAX_RANKS (1 << 22)
+#define FUNCTION_SPLIT 44
+/* For a child: its ranks stand in its memory, where its parent had those that the arguments told. */
+#define NRANKS_IN_MEMORY 0xffffffff
 
 static __always_inline void comm_key_of(struct comm_key *key, const struct thread_state *thread,
 					u64 comm)
@@ -35,26 +38,62 @@ SHARED_FUNCTION int send_comm_event(u32 kind, u64 comm, struct comm_info *info)
 	return 0;
 }
 
-/* Rank and size out of struct ncclComm, where the library's layout is known; implausible values are not
- * believed. */
-SHARED_FUNCTION int read_comm_ranks(struct comm_info *info, u64 comm)
+static __always_inline struct comm_layout *layout_of(u32 library, u64 cgroup)
 {
-	u32 library, pair[2] = {};
-	struct comm_layout *layout;
+	struct layout_key key = {.cgroup_id = cgroup, .library = library};
+	struct comm_layout *layout = bpf_map_lookup_elem(&layouts, &key);
 
-	if (!info)
+	if (layout)
+		return layout;
+	key.cgroup_id = 0;
+	return bpf_map_lookup_elem(&layouts, &key);
+}
+
+static __always_inline u64 pack_ranks(u32 rank, u32 nranks)
+{
+	return ((u64)nranks << 32) | rank;
+}
+
+/* Rank and size as struct ncclComm shows them, packed; 0: where the layout has them, there is something
+ * else. */
+SHARED_FUNCTION u64 comm_memory_ranks(u32 library, u64 cgroup, u64 comm)
+{
+	struct comm_layout *layout = layout_of(library, cgroup);
+	u32 words[4] = {}; /* commHash, rank, nRanks */
+
+	if (!layout || layout->rank_offset < 8)
 		return 0;
-	library = info->library;
-	layout = bpf_map_lookup_elem(&layouts, &library);
-	if (!layout || !layout->rank_offset)
+	if (bpf_probe_read_user(words, sizeof(words), (void *)(comm + layout->rank_offset - 8)))
 		return 0;
-	if (bpf_probe_read_user(pair, sizeof(pair), (void *)(comm + layout->rank_offset)))
+	if (words[0] <= MAX_RANKS && words[1] <= MAX_RANKS) /* no hash is two small numbers */
 		return 0;
-	if (pair[1] == 0 || pair[1] > MAX_RANKS || pair[0] >= pair[1])
+	if (words[3] == 0 || words[3] > MAX_RANKS || words[2] >= words[3])
 		return 0;
-	info->rank = pair[0];
-	info->nranks = pair[1];
-	return 1;
+	return pack_ranks(words[2], words[3]);
+}
+
+/* Whether the first and the last word of the structure are where the layout has them: a build that was
+ * changed has another size. */
+SHARED_FUNCTION int comm_has_size(u32 library, u64 cgroup, u64 comm)
+{
+	struct comm_layout *layout = layout_of(library, cgroup);
+	u64 first = 0, last = 0;
+
+	if (!layout || !layout->end_magic_offset)
+		return 0;
+	bpf_probe_read_user(&first, sizeof(first), (void *)comm);
+	bpf_probe_read_user(&last, sizeof(last), (void *)(comm + layout->end_magic_offset));
+	return first == COMM_MAGIC && last == COMM_MAGIC;
+}
+
+static __always_inline void read_comm_ranks(struct comm_info *info, u64 comm)
+{
+	u64 ranks = comm_memory_ranks(info->library, info->cgroup_id, comm);
+
+	if (!ranks)
+		return;
+	info->rank = (u32)ranks;
+	info->nranks = ranks >> 32;
 }
 
 /* Makes a communicator known under the handle that the library has stored. */
@@ -75,7 +114,7 @@ SHARED_FUNCTION int comm_publish(struct thread_state *thread, struct pending_com
 	info.function = API_COOKIE_ID(from->cookie);
 	info.library = COOKIE_LIBRARY(from->cookie);
 	__builtin_memcpy(info.name, from->name, COMM_NAME_SIZE);
-	if (!info.nranks)
+	if (from->nranks == NRANKS_IN_MEMORY && info.function == FUNCTION_SPLIT)
 		read_comm_ranks(&info, comm);
 	comm_key_of(&key, thread, comm);
 	if (bpf_map_update_elem(&comms, &key, &info, BPF_ANY)) {

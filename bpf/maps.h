@@ -153,9 +153,9 @@ struct streams_map {
 extern struct streams_map streams SEC(".maps");
 
 struct layouts_map {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, COOKIE_LIBRARY_MAX + 1);
-	__type(key, u32);
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 2 * (COOKIE_LIBRARY_MAX + 1));
+	__type(key, struct layout_key);
 	__type(value, struct comm_layout);
 };
 extern struct layouts_map layouts SEC(".maps");

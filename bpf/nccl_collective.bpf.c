@@ -65,7 +65,8 @@ STATIC_FUNCTION struct comm_info *comm_unknown(struct thread_state *thread, stru
 	info->rank = RANK_UNKNOWN;
 	info->cgroup_id = task_cgroup_id(task);
 	info->library = COOKIE_LIBRARY(cookie);
-	read_comm_ranks(info, key->comm);
+	if (comm_has_size(info->library, info->cgroup_id, key->comm))
+		read_comm_ranks(info, key->comm);
 	if (bpf_map_update_elem(&comms, key, info, BPF_NOEXIST))
 		return bpf_map_lookup_elem(&comms, key);
 	send_comm_event(EVENT_COMM_UNKNOWN, key->comm, info);

@@ -9,7 +9,6 @@
 #define FUNCTION_INIT_RANK_CONFIG 41
 #define FUNCTION_INIT_SCALABLE 42
 #define FUNCTION_INIT_ALL 43
-#define FUNCTION_SPLIT 44
 #define FUNCTION_SHRINK 45
 #define FUNCTION_GROW 46
 #define FUNCTION_DESTROY 47
@@ -96,6 +95,7 @@ STATIC_FUNCTION int split_enter(user_regs_t *regs, struct thread_state *thread,
 				struct call_frame *frame)
 {
 	struct comm_info *parent;
+	u32 nranks = 0;
 	u64 hash = 0;
 
 	if (!thread || !frame)
@@ -106,7 +106,11 @@ STATIC_FUNCTION int split_enter(user_regs_t *regs, struct thread_state *thread,
 				 ((u64)parent->splits << 32) | (u32)call_arg(regs, 2));
 	if (parent)
 		parent->splits++;
-	begin_comm(frame, call_arg(regs, 4), 0, RANK_UNKNOWN, hash);
+	if (parent && parent->nranks &&
+	    comm_memory_ranks(parent->library, parent->cgroup_id, frame->comm) ==
+		    pack_ranks(parent->rank, parent->nranks))
+		nranks = NRANKS_IN_MEMORY;
+	begin_comm(frame, call_arg(regs, 4), nranks, RANK_UNKNOWN, hash);
 	if ((s32)call_arg(regs, 2) == SPLIT_NO_COLOR)
 		frame->out = 0;
 	read_name(frame, call_arg(regs, 5));

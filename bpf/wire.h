@@ -112,11 +112,21 @@ struct stream_state {
 	struct call_key call;
 };
 
-/* Where struct ncclComm keeps rank (nRanks follows it) in one library file; 0: not known. */
-struct comm_layout {
-	__u32 rank_offset;
+/* What a library's communicators look like, by the library's release or as one container has shown. */
+struct layout_key {
+	__u64 cgroup_id; /* 0: any that has no entry of its own */
+	__u32 library; /* index of the library file, as in the cookie */
 	__u32 pad;
 };
+WIRE_ASSERT(sizeof(struct layout_key) == 16);
+
+/* Where struct ncclComm keeps rank (commHash before it, nRanks behind); 0: not known. */
+struct comm_layout {
+	__u32 rank_offset;
+	__u32 end_magic_offset; /* of the last word, which is COMM_MAGIC as the first is; 0: not known */
+};
+WIRE_ASSERT(sizeof(struct comm_layout) == 8);
+#define COMM_MAGIC 0x0280028002800280ULL
 
 /* Segments that TCP sent again. */
 struct retransmit_key {

@@ -95,7 +95,9 @@ Status Agent::load() {
       std::make_unique<attach::LibraryProbes>(*bpf_, method_, [this](const model::FileKey& file) {
         boost::asio::post(io_, [this, file] { registry_->written(file); });
       });
-  layouts_ = std::make_unique<collect::CommLayouts>(bpf_->handles());
+  memory_worker_ = std::make_unique<DeadlineWorker>(
+      [this](std::function<void()> task) { boost::asio::post(io_, std::move(task)); });
+  layouts_ = std::make_unique<collect::CommLayouts>(bpf_->handles(), memory_worker_.get());
   worker_ = std::make_unique<DeadlineWorker>(
       [this](std::function<void()> task) { boost::asio::post(io_, std::move(task)); });
   registry_ = std::make_unique<LibraryRegistry>(
@@ -312,11 +314,17 @@ void Agent::learn_container(model::CgroupId cgroup, const process_seen_event& ev
   refresh_workloads();
 }
 
+/// Rank and size of a split's child are read out of its memory, those of a shrunk one follow from its
+/// parent's; the others' are arguments.
 void Agent::on_comm_created(const comm_event& event) {
-  if (event.info.nranks < 3 || event.info.rank < 0) return;  // too common a pair of numbers
-  const std::lock_guard lock(collector_mutex_);
-  layouts_->calibrate(event.info.library, event.header.tgid, event.comm,
-                      {event.info.rank, event.info.nranks});
+  const model::ApiFunction* function = model::find_api_function(event.info.function);
+  if (function == nullptr || function->symbol == "ncclCommSplit" ||
+      function->symbol == "ncclCommShrink")
+    return;
+  const comm_key key{event.comm, event.header.process_start_ns, event.header.tgid,
+                     event.header.exec_id};
+  layouts_->check({key, event.info.cgroup_id, event.info.library},
+                  {event.info.rank, event.info.nranks}, event.info.created_ns);
 }
 
 // ---- housekeeping ----------------------------------------------------------------------------------
@@ -333,6 +341,7 @@ void Agent::housekeeping() {
   if (rounds_ % kRoundsPerLook == 0) find_gone();
   refresh_workloads();
   if (finder_->take_due()) scan_host();
+  layouts_->look_again();
   const std::lock_guard lock(collector_mutex_);
   if (collector_->ended_waiting() != 0) free_ended();
 }
@@ -470,6 +479,7 @@ void Agent::refresh_workloads() {
   const auto ended =
       workloads_->refresh(*resolver_.snapshot(), system_clock_source().monotonic_ns());
   if (ended.empty()) return;
+  layouts_->forget({ended.begin(), ended.end()});
   const std::lock_guard lock(collector_mutex_);
   collector_->forget({ended.begin(), ended.end()});
 }

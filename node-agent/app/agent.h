@@ -93,6 +93,8 @@ class Agent {
   const std::vector<attach::MethodTrial>& trials() const { return trials_; }
   /// How new mappings are noticed.
   const std::string& watch_text() const { return mappings_->text(); }
+  /// How communicators of each library look, container by container. From any thread.
+  std::vector<collect::LayoutState> layouts() const { return layouts_->states(); }
   /// Hands over what the call stream holds now; false: the handler had enough before its end.
   bool drain_calls();
 
@@ -135,6 +137,7 @@ class Agent {
   std::unique_ptr<attach::BpfObject> bpf_;
   std::unique_ptr<discover::MappingScanner> scanner_;
   std::unique_ptr<attach::LibraryProbes> probes_;
+  std::unique_ptr<DeadlineWorker> memory_worker_;  ///< reads of tenants' memory
   std::unique_ptr<collect::CommLayouts> layouts_;
   std::unique_ptr<DeadlineWorker> worker_;  ///< for what touches tenants' files and memory
   std::unique_ptr<LibraryRegistry> registry_;

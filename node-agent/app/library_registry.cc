@@ -143,7 +143,7 @@ void LibraryRegistry::attach(discover::Discovery& discovery) {
   }
   target.index = entry.index = *index;
   versions_[*index] = found.image.version;
-  layouts_.add_library(*index, found.image.version);
+  layouts_.add_library(*index, found.image.version, entry.library.kind);
   entry.attaching = true;
   entry.library.reason = "its probes are being attached";
   const DeadlineWorker::Job job{to_number(found.cgroup), "attach probes", entry.library.path,

@@ -31,6 +31,24 @@ exporting::DurationEnds duration_ends(const config::Config& config) {
   return ends;
 }
 
+/// How each container's libraries keep ranks in their communicators, and how often that was compared.
+nlohmann::json layouts_state(const Agent& agent) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const collect::LayoutState& layout : agent.layouts()) {
+    const auto cgroup = static_cast<model::CgroupId>(layout.cgroup);
+    rows.push_back({{"container", agent.workload_of(cgroup).container},
+                    {"library", layout.library},
+                    {"rank_offset", layout.rank_offset},
+                    {"source", layout.rank_offset == 0 ? "unknown"
+                               : layout.found          ? "found"
+                                                       : "release"},
+                    {"samples", layout.samples},
+                    {"verified", layout.verified},
+                    {"mismatches", layout.mismatches}});
+  }
+  return rows;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Serving>> Serving::start(boost::asio::io_context& io, ServingSources sources,
@@ -156,6 +174,7 @@ nlohmann::json Serving::extra_state() const {
                             {"source", config.source},
                             {"version", config.version},
                             {"waiting_for_restart", config.waiting_for_restart}}}};
+  state["communicator_layouts"] = layouts_state(sources_.agent);
   if (sources_.cluster) sources_.cluster->add_state(state);
   return state;
 }

@@ -173,27 +173,25 @@ void CallCollector::read(model::Snapshot& snapshot) {
   read_waits(snapshot);
   read_losses(snapshot);
   free_ended();
+  if (layouts_ != nullptr) {
+    layouts_->drop_gone();  // after the last use of what is known of them
+    layouts_->resolve_asked();
+  }
   ended_comms_.fill(snapshot.ended_collectives);
   last_rows_ = snapshot.calls.size();
 }
 
 /// Without a look into the process, which may be gone.
-CallCollector::Ranks CallCollector::known_ranks(const comm_key& key, const comm_info& info) const {
+CommRanks CallCollector::known_ranks(const comm_key& key, const comm_info& info) const {
   if (info.nranks != 0) return {info.rank, info.nranks};
-  const auto it = resolved_.find({key.comm, key.process_start_ns, key.tgid, key.exec_id});
-  return it == resolved_.end() ? Ranks{info.rank, 0} : it->second;
+  const auto ranks = layouts_ ? layouts_->known_ranks(key) : std::nullopt;
+  return ranks.value_or(CommRanks{info.rank, 0});
 }
 
-CallCollector::Ranks CallCollector::ranks_of(const comm_key& key, const comm_info& info) {
+CommRanks CallCollector::ranks_of(const comm_key& key, const comm_info& info) {
   if (info.nranks != 0) return {info.rank, info.nranks};
-  const auto id = std::tuple{key.comm, key.process_start_ns, key.tgid, key.exec_id};
-  if (const auto it = resolved_.find(id); it != resolved_.end()) return it->second;
   if (layouts_ != nullptr) {
-    if (const auto ranks = layouts_->read(info.library, key.tgid, key.comm)) {
-      const Ranks known{ranks->rank, ranks->nranks};
-      resolved_.emplace(id, known);
-      return known;
-    }
+    if (const auto ranks = layouts_->ranks_of({key, info.cgroup_id, info.library})) return *ranks;
   }
   return {info.rank, 0};
 }
@@ -203,7 +201,7 @@ void CallCollector::read_communicators(model::Snapshot& snapshot) {
   for_each_entry<comm_key, comm_info>(
       handles_.comms, [&](const comm_key& key, const comm_info& info) {
         const bool ended = has_ended(key.tgid, key.process_start_ns);
-        const Ranks ranks = ended ? known_ranks(key, info) : ranks_of(key, info);
+        const CommRanks ranks = ended ? known_ranks(key, info) : ranks_of(key, info);
         ended_comms_.seen(key, info, ranks.rank);
         if (ended) return;
         model::Communicator comm;
@@ -234,24 +232,39 @@ std::uint64_t CallCollector::scaled(std::uint64_t bytes, std::uint64_t ranks) {
   return __builtin_mul_overflow(bytes, ranks, &product) ? bytes : product;
 }
 
-/// Shares of one rank become message sizes as soon as the communicator's size is known.
+/// Ranks of a communicator, 1 where they are not known. `gone`: it has been destroyed.
+std::uint64_t CallCollector::size_of(const comm_key& key, bool& gone) const {
+  comm_info info{};
+  gone = bpf_map_lookup_elem(handles_.comms, &key, &info) != 0;
+  if (!gone && info.nranks != 0) return info.nranks;
+  const auto ranks = layouts_ ? layouts_->known_ranks(key) : std::nullopt;
+  return ranks ? ranks->nranks : 1;
+}
+
+/// Shares of one rank become message sizes as soon as the communicator's size is known; what a destroyed
+/// one has counted is kept as it is then.
 void CallCollector::read_unscaled(model::Snapshot& snapshot) {
-  std::vector<unscaled_key> done;
+  std::vector<std::pair<unscaled_key, std::uint64_t>> done;
   for_each_entry<unscaled_key, std::uint64_t>(
       handles_.unscaled, [&](const unscaled_key& key, std::uint64_t bytes) {
-        const auto id = std::tuple{key.comm, key.call.process_start_ns, key.call.tgid, key.exec_id};
-        const auto it = resolved_.find(id);
-        const std::uint64_t ranks = it == resolved_.end() ? 1 : it->second.nranks;
-        model::CallTotals totals;
-        totals.bytes = scaled(bytes, ranks);
-        if (has_ended(key.call.tgid, key.call.process_start_ns)) {
-          retire({key.call.cgroup_id, key.call.function, key.call.direction}, totals);
-          done.push_back(key);
+        bool gone = false;
+        const comm_key comm{key.comm, key.call.process_start_ns, key.call.tgid, key.exec_id};
+        const std::uint64_t ranks = size_of(comm, gone);
+        if (gone || has_ended(key.call.tgid, key.call.process_start_ns)) {
+          done.emplace_back(key, ranks);
           return;
         }
+        model::CallTotals totals;
+        totals.bytes = scaled(bytes, ranks);
         snapshot.calls.push_back(to_series(key.call, totals));
       });
-  for (const unscaled_key& key : done) bpf_map_delete_elem(handles_.unscaled, &key);
+  for (const auto& [key, ranks] : done) {
+    std::uint64_t bytes = 0;  // as they are now: nothing may come between reading and deleting
+    if (bpf_map_lookup_and_delete_elem(handles_.unscaled, &key, &bytes) != 0) continue;
+    model::CallTotals totals;
+    totals.bytes = scaled(bytes, ranks);
+    retire({key.call.cgroup_id, key.call.function, key.call.direction}, totals);
+  }
 }
 
 void CallCollector::read_calls(model::Snapshot& snapshot) {
@@ -364,6 +377,7 @@ void CallCollector::read_losses(model::Snapshot& snapshot) const {
     (loss.event ? snapshot.events_lost : snapshot.unattributed_calls)[loss.name] = value;
   }
   snapshot.unattributed_calls["ended_container_forgotten"] = forgotten_calls_;
+  if (layouts_ != nullptr) layouts_->add_counts(snapshot.events_lost);
 }
 
 void CallCollector::free_ended_streams() {
@@ -387,9 +401,6 @@ void CallCollector::free_ended() {
                                       });
   free_communicators(old_comms);
   free_ended_streams();
-  std::erase_if(resolved_, [&](const auto& entry) {
-    return has_ended(std::get<2>(entry.first), std::get<1>(entry.first));
-  });
   for (const model::ProcessKey& process : ended_) {
     const process_key key{process.start_ns, process.tgid, 0};
     bpf_map_delete_elem(handles_.processes, &key);

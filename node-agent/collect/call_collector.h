@@ -52,8 +52,8 @@ class CallCollector {
   /// Frees the entries of retransmissions that belong to nobody who is traced; `rows` as they were read.
   void drop_retransmits(const std::vector<model::RetransmitSeries>& rows) const;
 
-  /// Rank and size of a communicator that the BPF side does not know, read from the process's memory.
-  void set_resolver(const CommLayouts* layouts) { layouts_ = layouts; }
+  /// Rank and size of a communicator that the BPF side does not know; they come later than asked for.
+  void set_resolver(CommLayouts* layouts) { layouts_ = layouts; }
 
   /// Cgroups in which some process counted that had not ended at the last read.
   const std::unordered_set<model::CgroupId, model::IdentityHash>& living_cgroups() const {
@@ -69,11 +69,6 @@ class CallCollector {
   using Place =
       std::tuple<std::uint64_t, std::uint16_t, std::uint16_t>;  // cgroup, function, direction
   using ErrorPlace = std::tuple<std::uint64_t, std::uint16_t, std::int32_t>;
-  struct Ranks {
-    std::int32_t rank;
-    std::uint32_t nranks;
-  };
-
   void read_communicators(model::Snapshot& snapshot);
   void read_calls(model::Snapshot& snapshot);
   static std::uint64_t scaled(std::uint64_t bytes, std::uint64_t ranks);
@@ -89,13 +84,14 @@ class CallCollector {
   bool has_ended(std::uint32_t tgid, std::uint64_t start_ns) const {
     return ended_.contains({tgid, start_ns});
   }
-  Ranks ranks_of(const comm_key& key, const comm_info& info);
-  Ranks known_ranks(const comm_key& key, const comm_info& info) const;
+  CommRanks ranks_of(const comm_key& key, const comm_info& info);
+  CommRanks known_ranks(const comm_key& key, const comm_info& info) const;
   void free_communicators(const std::vector<std::pair<comm_key, comm_info>>& old);
+  std::uint64_t size_of(const comm_key& key, bool& gone) const;
 
   model::BpfHandles handles_;
   const Clock& clock_;
-  const CommLayouts* layouts_ = nullptr;
+  CommLayouts* layouts_ = nullptr;
   std::unordered_set<model::ProcessKey, model::IdentityHash> ended_;
   struct Retired {
     model::CallTotals totals;
@@ -107,7 +103,6 @@ class CallCollector {
   std::uint64_t folded_codes_ = 0;  ///< of ended processes
   EndedCommunicators ended_comms_;
   std::map<std::uint64_t, model::WaitSeries> retired_waits_;  ///< by cgroup
-  std::map<std::tuple<std::uint64_t, std::uint64_t, std::uint32_t, std::uint32_t>, Ranks> resolved_;
   std::unordered_set<model::CgroupId, model::IdentityHash> living_;
   std::uint64_t rounds_ = 0;
   std::size_t last_rows_ = 0;          ///< of the read before

@@ -2,47 +2,138 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <map>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <string_view>
-#include <unordered_map>
+#include <tuple>
+#include <unordered_set>
+#include <utility>
+#include <vector>
 
+#include "base/deadline_worker.h"
+#include "bpf/wire.h"
+#include "collect/comm_structure.h"
 #include "model/bpf_handles.h"
+#include "model/identity.h"
+#include "model/snapshot.h"
 
 namespace ingero::collect {
 
-struct CommRanks {
-  std::int32_t rank = -1;
-  std::uint32_t nranks = 0;
+/// A communicator, and whose it is.
+struct CommPlace {
+  comm_key key{};
+  std::uint64_t cgroup = 0;
+  std::uint32_t library = 0;
 };
 
-/// Offset of `rank` in struct ncclComm (nRanks follows it) of an NCCL release, x86-64; nullopt for
-/// releases that are not in the table. Source: offsetof compiled against each release's headers.
-std::optional<std::uint32_t> known_rank_offset(std::string_view nccl_version);
+/// What is known of the structure of one library file's communicators, for one container.
+struct LayoutState {
+  std::uint32_t library = 0;
+  std::uint64_t cgroup = 0;
+  std::uint32_t rank_offset = 0;  ///< 0: not known, or known to be wrong
+  bool found = false;             ///< in this container's communicators, not by the release's name
+  std::size_t samples = 0;        ///< that it was or is being found in
+  std::uint64_t verified = 0;     ///< communicators that had their arguments' rank and size there
+  std::uint64_t mismatches = 0;   ///< communicators that had something else there
+};
 
-/// Where each library file keeps rank and size in its communicators: from the table of releases, or
-/// found in the first communicator whose rank, size and id the arguments told. Thread safe.
+/// Where each library keeps rank and size in its communicators: by the release's name, or found in
+/// communicators whose ranks the arguments told. Each container learns for itself, so none can teach
+/// another one something wrong, and what is used is compared with the container's own communicators
+/// again and again. Reads of their memory run on the worker. Thread safe.
 class CommLayouts {
  public:
-  explicit CommLayouts(const model::BpfHandles& handles) : handles_(handles) {}
+  /// Without a worker no memory is read.
+  explicit CommLayouts(const model::BpfHandles& handles, DeadlineWorker* worker = nullptr)
+      : handles_(handles), worker_(worker) {}
 
-  /// A library was attached under `index`.
-  void add_library(std::uint32_t index, std::string_view nccl_version);
+  /// A library was attached under `index`. The releases are NVIDIA's: RCCL's numbers mean others.
+  void add_library(std::uint32_t index, std::string_view nccl_version,
+                   model::LibraryKind kind = model::LibraryKind::kNccl);
 
-  /// Searches a finished communicator for its own rank and size behind its id's first 8 bytes. Does
-  /// nothing when the layout is known. Returns whether it is known now.
-  bool calibrate(std::uint32_t index, std::uint32_t pid, std::uint64_t comm, CommRanks expected);
+  /// A communicator was made whose ranks the arguments told: the layout is checked with it, or sought.
+  void check(const CommPlace& place, const CommRanks& ranks, std::uint64_t created_ns);
 
-  /// Rank and size read from the process's memory; nullopt: layout unknown, or implausible values.
-  std::optional<CommRanks> read(std::uint32_t index, std::uint32_t pid, std::uint64_t comm) const;
+  /// Once a second: looks again at communicators that were not finished yet.
+  void look_again();
+
+  /// Ranks of a communicator that the kernel side does not know; nullopt: not known yet. Asked for again
+  /// and again, it is read when the layout is trusted.
+  std::optional<CommRanks> ranks_of(const CommPlace& place);
+  /// What was learned before, if anything.
+  std::optional<CommRanks> known_ranks(const comm_key& key) const;
+  /// Reads what was asked for since the last time.
+  void resolve_asked();
+  /// Drops what is known of communicators that are gone.
+  void drop_gone();
+
+  /// These containers are gone.
+  void forget(const std::unordered_set<model::CgroupId, model::IdentityHash>& cgroups);
+
+  /// Adds the counts of reads that failed and of layouts that were wrong.
+  void add_counts(std::map<std::string, std::uint64_t>& events_lost) const;
+  std::vector<LayoutState> states() const;
 
  private:
-  void publish(std::uint32_t index, std::uint32_t rank_offset);
-  std::optional<std::uint32_t> offset_of(std::uint32_t index) const;
+  using Id = std::tuple<std::uint64_t, std::uint64_t, std::uint32_t, std::uint32_t>;
+  using Owner = std::pair<std::uint64_t, std::uint32_t>;  ///< cgroup, library
+  struct Learned {
+    std::optional<CommStructure> structure;
+    bool found = false;
+    bool listed_is_wrong = false;
+    CommSamples samples;
+    std::uint64_t verified = 0;
+    std::uint64_t mismatches = 0;
+    std::uint64_t next_check_ns = 0;
+    std::uint64_t next_search_ns = 0;
+    std::uint64_t searches = 0;
+  };
+  struct Example {
+    CommPlace place;
+    CommRanks ranks;
+    std::uint64_t created_ns = 0;
+    int looks = 0;
+  };
+  struct Asked {
+    CommPlace place;
+    std::uint64_t next_ns = 0;
+    std::uint64_t pause_ns = 0;
+  };
+  struct Window;
+  struct Resolved;
 
-  model::BpfHandles handles_;
+  Learned* learned_of(const CommPlace& place);
+  std::optional<CommStructure> structure_of(const CommPlace& place) const;
+  void look_at(const Example& example);
+  void compare(Learned& learned, const Example& example, const CommStructure& structure);
+  void compared(const Example& example, const CommStructure& structure,
+                const Result<Window>& window);
+  void search(Learned& learned, const Example& example);
+  void searched(const Example& example, const Result<std::vector<std::uint32_t>>& places);
+  void reject(Learned& learned, const CommPlace& place);
+  void look_later(Example example);
+  void publish(const CommPlace& place, std::uint64_t cgroup, const CommStructure& structure) const;
+  void withdraw(std::uint32_t library, std::uint64_t cgroup) const;
+  void submit_asked(std::uint64_t cgroup, std::vector<CommPlace> places);
+  template <typename T>
+  bool submit(const CommPlace& place, std::function<Result<T>()> work,
+              std::function<void(const Result<T>&)> done);
+  void count(const Error& error);
+
+  const model::BpfHandles handles_;
+  DeadlineWorker* const worker_;
   mutable std::mutex mutex_;
-  std::unordered_map<std::uint32_t, std::uint32_t> offsets_;  ///< library index -> rank offset
+  std::map<std::uint32_t, CommStructure> listed_;  ///< by library
+  std::map<Owner, Learned> learned_;
+  std::deque<Example> unfinished_;
+  std::map<Id, Asked> asked_;
+  std::map<Id, CommRanks> resolved_;
+  std::uint64_t hung_ = 0;
+  std::uint64_t refused_ = 0;
+  std::uint64_t mismatches_ = 0;
 };
 
 }  // namespace ingero::collect
