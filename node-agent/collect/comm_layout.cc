@@ -23,12 +23,13 @@ constexpr std::uint64_t kSecond = 1'000'000'000;
 constexpr std::uint64_t kCheckPause = kSecond / 20;
 constexpr std::uint64_t kSearchPause = kSecond / 4;  // 2 MiB each
 constexpr std::uint64_t kMaxSearches = 256;
+constexpr std::ptrdiff_t kMaxUnfinishedOfOne = 16;
 constexpr std::size_t kMaxLibraries = 64;
 constexpr std::size_t kMaxAskedAtOnce = 64;
 constexpr std::uint64_t kLongestPause = 60 * kSecond;
 // And all together.
 constexpr std::size_t kMaxLearned = 4096;
-constexpr std::size_t kMaxUnfinished = 256;
+constexpr std::size_t kMaxUnfinished = 1024;
 constexpr int kLooks = 4;
 
 std::uint64_t now_ns() { return system_clock_source().monotonic_ns(); }
@@ -242,7 +243,7 @@ void CommLayouts::reject(Learned& learned, const CommPlace& place) {
 
 void CommLayouts::search(Learned& learned, const Example& example) {
   const std::uint64_t now = now_ns();
-  if (now < learned.next_search_ns) return look_later(example);
+  if (now < learned.next_search_ns) return keep(example);
   if (learned.searches >= kMaxSearches) return;
   learned.next_search_ns = now + kSearchPause;
   ++learned.searches;
@@ -272,8 +273,15 @@ void CommLayouts::searched(const Example& example,
 }
 
 void CommLayouts::look_later(Example example) {
-  if (++example.looks > kLooks || unfinished_.size() >= kMaxUnfinished) return;
-  unfinished_.push_back(std::move(example));
+  if (++example.looks <= kLooks) keep(example);
+}
+
+void CommLayouts::keep(const Example& example) {
+  const auto of_container = std::count_if(
+      unfinished_.begin(), unfinished_.end(),
+      [&](const Example& other) { return other.place.cgroup == example.place.cgroup; });
+  if (of_container < kMaxUnfinishedOfOne && unfinished_.size() < kMaxUnfinished)
+    unfinished_.push_back(example);
 }
 
 void CommLayouts::look_again() {

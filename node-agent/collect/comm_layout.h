@@ -115,6 +115,7 @@ class CommLayouts {
   void searched(const Example& example, const Result<std::vector<std::uint32_t>>& places);
   void reject(Learned& learned, const CommPlace& place);
   void look_later(Example example);
+  void keep(const Example& example);
   void publish(const CommPlace& place, std::uint64_t cgroup, const CommStructure& structure) const;
   void withdraw(std::uint32_t library, std::uint64_t cgroup) const;
   void submit_asked(std::uint64_t cgroup, std::vector<CommPlace> places);
