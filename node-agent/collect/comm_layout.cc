@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t kMaxCommBytes = 2 << 20;  // the largest struct ncclComm seen is 1.2 MB
 constexpr std::uint64_t kStructMagic = 0x0280028002800280;  // first and last word, since 2.21
-constexpr auto kReadDeadline = 2s;
+constexpr auto kReadDeadline = 3s;
 constexpr std::uint64_t kSecond = 1'000'000'000;
 
 // What a container may cost.
@@ -158,9 +158,11 @@ std::vector<LayoutState> CommLayouts::states() const {
 
 // ---- work ------------------------------------------------------------------------------------------
 
-void CommLayouts::count(const Error& error) {
+/// That too many wait at the moment costs nothing: others are compared, and what was asked for is asked
+/// for again.
+void CommLayouts::count(const CommPlace& place, const Error& error) {
   if (error.code == ETIMEDOUT) ++hung_;
-  if (error.code == EBUSY) ++refused_;
+  if (error.code == EBUSY && worker_->stuck(place.cgroup)) ++refused_;
 }
 
 template <typename T>
@@ -169,12 +171,12 @@ bool CommLayouts::submit(const CommPlace& place, std::function<Result<T>()> work
   if (worker_ == nullptr) return false;
   const auto accepted = worker_->run<T>(
       {place.cgroup, "read communicator", "pid " + std::to_string(place.key.tgid), kReadDeadline},
-      std::move(work), [this, done = std::move(done)](const Result<T>& result) {
+      std::move(work), [this, place, done = std::move(done)](const Result<T>& result) {
         const std::lock_guard lock(mutex_);
-        if (!result) count(result.error());
+        if (!result) count(place, result.error());
         done(result);
       });
-  if (!accepted) count(accepted.error());
+  if (!accepted) count(place, accepted.error());
   return accepted.has_value();
 }
 
@@ -222,26 +224,29 @@ void CommLayouts::compared(const Example& example, const CommStructure& structur
     ++learned->verified;
     return;
   }
-  // A communicator that is still being made shows anything.
-  const bool empty = is_empty_window(window->bytes.data());
+  // A communicator that is still being made shows anything, and nothing at first.
+  if (example.looks == 0 || example.looks == kLooks) search(*learned, example);
   if (example.looks < kLooks) return look_later(example);
-  if (empty && learned->verified > 0) return;
-  reject(*learned, example.place);
-  search(*learned, example);
+  if (!is_empty_window(window->bytes.data())) reject(*learned, example.place);
 }
 
 void CommLayouts::reject(Learned& learned, const CommPlace& place) {
   ++learned.mismatches;
   ++mismatches_;
-  if (!learned.found) learned.listed_is_wrong = true;
-  learned.structure.reset();
-  learned.found = false;
-  learned.samples = {};
   learned.verified = 0;
+  if (learned.found) {
+    learned.structure.reset();
+    learned.found = false;
+    learned.samples = {};
+    learned.sampled.clear();
+  } else {
+    learned.listed_is_wrong = true;
+  }
   publish(place, place.cgroup, {});  // hides the listed one from this container
 }
 
 void CommLayouts::search(Learned& learned, const Example& example) {
+  if (learned.sampled.contains(id_of(example.place.key))) return;
   const std::uint64_t now = now_ns();
   if (now < learned.next_search_ns) return keep(example);
   if (learned.searches >= kMaxSearches) return;
@@ -263,10 +268,13 @@ void CommLayouts::searched(const Example& example,
                            const Result<std::vector<std::uint32_t>>& places) {
   Learned* const learned = learned_of(example.place);
   if (!places || learned == nullptr || learned->structure) return;
-  if (places->empty()) return look_later(example);
+  const auto listed = structure_of(example.place);
+  if (places->empty() && !listed) return look_later(example);
+  if (places->empty() || !learned->sampled.insert(id_of(example.place.key)).second) return;
   learned->samples.add(example.ranks, *places);
   const auto place = learned->samples.place();
-  if (!place) return;
+  if (!place || (listed && listed->rank_offset == *place)) return;
+  if (listed) reject(*learned, example.place);
   learned->structure = CommStructure{*place, 0};
   learned->found = true;
   publish(example.place, example.place.cgroup, *learned->structure);

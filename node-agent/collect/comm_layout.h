@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -85,6 +86,7 @@ class CommLayouts {
     bool found = false;
     bool listed_is_wrong = false;
     CommSamples samples;
+    std::set<Id> sampled;  ///< each communicator counts once
     std::uint64_t verified = 0;
     std::uint64_t mismatches = 0;
     std::uint64_t next_check_ns = 0;
@@ -122,7 +124,7 @@ class CommLayouts {
   template <typename T>
   bool submit(const CommPlace& place, std::function<Result<T>()> work,
               std::function<void(const Result<T>&)> done);
-  void count(const Error& error);
+  void count(const CommPlace& place, const Error& error);
 
   const model::BpfHandles handles_;
   DeadlineWorker* const worker_;

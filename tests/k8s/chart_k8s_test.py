@@ -152,6 +152,16 @@ MATRIX = [
     ({"tolerations": []}, lambda o: "tolerations" not in pod_of(o)),
     ({"hostNetwork": True},
      lambda o: pod_of(o)["hostNetwork"] and pod_of(o)["dnsPolicy"] == "ClusterFirstWithHostNet"),
+    ({"networkPolicy": {"enabled": True}},
+     lambda o: one(o, "NetworkPolicy")["spec"] == {
+         "podSelector": one(o, "DaemonSet")["spec"]["selector"], "policyTypes": ["Ingress"],
+         "ingress": [{"from": [{"namespaceSelector": {}}],
+                      "ports": [{"port": "metrics", "protocol": "TCP"}]}]}),
+    ({"networkPolicy": {"enabled": True, "from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}},
+     lambda o: one(o, "NetworkPolicy")["spec"]["ingress"][0]["from"]
+     == [{"ipBlock": {"cidr": "10.0.0.0/8"}}]),
+    ({"networkPolicy": {"enabled": True}, "hostNetwork": True},
+     lambda o: not any(x["kind"] == "NetworkPolicy" for x in o)),
     ({"dnsPolicy": "Default"}, lambda o: pod_of(o)["dnsPolicy"] == "Default"),
     ({"securityContext": {"privileged": False}},
      lambda o: container_of(o)["securityContext"] == {
@@ -301,6 +311,7 @@ BAD_VALUES = [
     ({"recordings": {"budget": "4GiB"}}, "budget"),
     ({"gpuNodesOnly": "yes"}, "gpuNodesOnly"),
     ({"hostNetwork": "true"}, "hostNetwork"),
+    ({"networkPolicy": {"enabled": True, "from": ["prometheus"]}}, "networkPolicy.from.0"),
     ({"tolerations": [{"operator": "Is"}]}, "tolerations.0.operator"),
     ({"tolerations": {"key": "x"}}, "tolerations"),
     ({"affinity": {"nodes": {}}}, "nodes"),

@@ -3,6 +3,7 @@
  * READY_FILE once the attack is on, goes on until it is told to end, and prints how often it did it.
  *
  *   comms LIBNCCL              one thread makes and destroys communicators
+ *   hung LIBNCCL               makes communicators whose memory hangs whoever reads it
  *   threads COUNT MAPPINGS     threads with a table of files of their own, in a process with many mappings
  *   mappings FILE COUNT PROCESSES  each process maps FILE executable so many times
  *   remap FILE                 maps FILE executable and unmaps it
@@ -12,6 +13,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <linux/userfaultfd.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -19,8 +21,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -96,6 +100,39 @@ static long attack_comms(void) {
   tell_ready();
   for (; !stop; done++) {
     if (init(&comm, 4, id, 1) == 0) destroy(comm);
+  }
+  return done;
+}
+
+/* Pages that nobody brings, as those of a file system that has stopped answering. */
+static void* map_hung(size_t size) {
+  struct uffdio_api api = {.api = UFFD_API};
+  struct uffdio_register range = {.mode = UFFDIO_REGISTER_MODE_MISSING};
+  int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+  void* memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+  if (memory == MAP_FAILED) fail("mmap");
+  range.range.start = (uintptr_t)memory;
+  range.range.len = size;
+  if (fd < 0 || ioctl(fd, UFFDIO_API, &api) != 0 || ioctl(fd, UFFDIO_REGISTER, &range) != 0)
+    fail("userfaultfd");
+  return memory;
+}
+
+static long attack_hung(void) {
+  ncclResult_t (*init)(ncclComm_t*, int, ncclUniqueId, int) = (ncclResult_t(*)(
+      ncclComm_t*, int, ncclUniqueId, int))function(arguments[0], "ncclCommInitRank");
+  ncclComm_t* handle = function(arguments[0], "hostile_handle");
+  ncclUniqueId id;
+  ncclComm_t comm;
+  long done = 0;
+
+  memset(&id, 1, sizeof(id));
+  *handle = map_hung(2 << 20);
+  tell_ready();
+  for (; !stop; done++) {
+    init(&comm, 4, id, 1);
+    usleep(10000);
   }
   return done;
 }
@@ -198,6 +235,7 @@ int main(int argc, char** argv) {
   if (strcmp(argv[2], "execs") == 0) attack_execs(argv);
   sigaction(SIGTERM, &action, NULL);
   if (strcmp(argv[2], "comms") == 0) done = attack_comms();
+  else if (strcmp(argv[2], "hung") == 0) done = attack_hung();
   else if (strcmp(argv[2], "threads") == 0) done = attack_threads();
   else if (strcmp(argv[2], "mappings") == 0) done = attack_mappings();
   else if (strcmp(argv[2], "remap") == 0) done = attack_remap();

@@ -7,6 +7,9 @@ const char hostile_version[] = "NCCL version 2.98.9+cuda13.0";
 
 static char communicator[1 << 20];
 
+/* What the next calls give, if an attack has set it. */
+__attribute__((visibility("default"))) ncclComm_t hostile_handle;
+
 ncclResult_t ncclGetVersion(int* version) {
   *version = 29809;
   return NCCL_SUCCESS;
@@ -14,7 +17,7 @@ ncclResult_t ncclGetVersion(int* version) {
 
 ncclResult_t ncclCommInitRank(ncclComm_t* comm, int nranks, ncclUniqueId id, int rank) {
   (void)nranks, (void)id, (void)rank;
-  *comm = (ncclComm_t)communicator;
+  *comm = hostile_handle ? hostile_handle : (ncclComm_t)communicator;
   return NCCL_SUCCESS;
 }
 

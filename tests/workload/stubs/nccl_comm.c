@@ -53,6 +53,10 @@ static void job_run(const struct comm_job *job)
 	comm->comm_hash = job->comm_hash;
 	comm->rank = job->rank;
 	comm->nranks = job->nranks;
+#ifdef STUB_FORKED
+	comm->other_hash = ~job->comm_hash;
+	comm->other_nranks = 32;
+#endif
 	comm->cuda_device = comm->nvml_device = job->device;
 	comm->bus_id = 0x1000 * (job->device + 1);
 	__atomic_store_n(&comm->async_result, NCCL_SUCCESS, __ATOMIC_RELEASE);

@@ -33,6 +33,13 @@ enum sequence {
 struct ncclComm {
 	uint64_t start_magic;
 	char gap0[1066176 - 8];
+#ifdef STUB_FORKED /* where the release has its own, a vendor's build has these */
+	uint64_t other_id;
+	uint64_t other_hash;
+	int other_rank;
+	int other_nranks;
+	char fork_gap[96 - 24];
+#endif
 	uint64_t magic; /* first 8 bytes of the unique id */
 	uint64_t comm_hash;
 	int rank;
@@ -54,6 +61,7 @@ struct ncclComm {
 	uint64_t end_magic;
 };
 
+#ifndef STUB_FORKED
 _Static_assert(offsetof(struct ncclComm, magic) == 1066176, "magic");
 _Static_assert(offsetof(struct ncclComm, comm_hash) == 1066184, "commHash");
 _Static_assert(offsetof(struct ncclComm, rank) == 1066192, "rank");
@@ -67,6 +75,7 @@ _Static_assert(offsetof(struct ncclComm, init_state) == 1075672, "initState");
 _Static_assert(offsetof(struct ncclComm, sequence) == 1075728, "seqNumber");
 _Static_assert(offsetof(struct ncclComm, end_magic) == 1082960, "endMagic");
 _Static_assert(sizeof(struct ncclComm) == 1082968, "size of struct ncclComm in 2.28.9");
+#endif
 _Static_assert(sizeof(ncclConfig_t) == 80, "size of ncclConfig_t in 2.28");
 
 /* What a communicator's job fills in later: at once, at ncclGroupEnd, or in a thread. */
