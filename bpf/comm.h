@@ -22,12 +22,10 @@ static __always_inline void comm_key_of(struct comm_key *key, const struct threa
 SHARED_FUNCTION int send_comm_event(u32 kind, u64 comm, struct comm_info *info)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct comm_event *event = bpf_ringbuf_reserve(&lifecycle_events, sizeof(*event), 0);
+	struct comm_event *event = lifecycle_reserve(sizeof(*event), task_cgroup_id(task));
 
-	if (!event) {
-		count_loss(LOSS_LIFECYCLE_RING_FULL);
+	if (!event)
 		return 0;
-	}
 	fill_header(&event->header, kind, task);
 	event->comm = comm;
 	if (info)

@@ -1,15 +1,73 @@
 // SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0
-/* Which files are mapped for execution, by the kernel's own inode: one record per process and mapping. */
+/* Which processes there are, and which files they map for execution, by the kernel's own inode. */
 #include "task.h"
 
 #include <bpf/bpf_tracing.h>
 
 #define VM_EXEC 0x4
 
+/* What one walk has told already. Where entries are driven out, it is told twice. */
+struct told_key {
+	u64 session_id;
+	u64 inode; /* 0: the process */
+	u32 device;
+	u32 generation;
+	u32 tgid;
+	u32 pad;
+};
+struct told_map {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct told_key);
+	__type(value, u8);
+};
+struct told_map told SEC(".maps");
+
 /* Once per process: its leader, or, where the leader has ended before its threads, any other thread. */
 static __always_inline int is_representative(struct task_struct *task)
 {
 	return task->pid == task->tgid || !task->group_leader->mm;
+}
+
+static __always_inline int was_told(const struct told_key *key)
+{
+	return bpf_map_lookup_elem(&told, key) != NULL;
+}
+
+/* Only what was written: of what found the buffer full, the kernel asks again. */
+static __always_inline void write_once(struct seq_file *seq, void *record, u32 size,
+				       const struct told_key *key)
+{
+	u8 yes = 1;
+
+	if (!bpf_seq_write(seq, record, size))
+		bpf_map_update_elem(&told, key, &yes, BPF_ANY);
+}
+
+SEC("iter/task")
+int running_processes(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct process_record record = {};
+	struct told_key key = {};
+	struct mm_struct *mm;
+
+	if (!task || !is_representative(task))
+		return 0;
+	mm = task->mm;
+	if (!mm)
+		return 0; /* the kernel's own, or ended */
+	key.session_id = ctx->meta->session_id;
+	key.tgid = task->tgid;
+	if (task->pid != task->tgid && was_told(&key))
+		return 0;
+	record.process_start_ns = task->group_leader->start_boottime;
+	record.cgroup_id = task_cgroup_id(task);
+	record.tgid = task->tgid;
+	record.tid = task->pid;
+	record.mappings = mm->map_count;
+	write_once(ctx->meta->seq, &record, sizeof(record), &key);
+	return 0;
 }
 
 static __always_inline int is_uninteresting(const struct mapping_record *record)
@@ -53,15 +111,6 @@ static __always_inline void read_version(struct inode *inode, struct file_versio
 								  : to_ns(&hidden->__i_ctime);
 }
 
-/* Memory of the record: larger than the BPF stack. */
-struct record_map {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct mapping_record);
-};
-struct record_map mapping_scratch SEC(".maps");
-
 /* By typed loads, one character each: they work under lockdown=confidentiality too. */
 static __always_inline void copy_comm(char *to, struct task_struct *task)
 {
@@ -71,15 +120,18 @@ static __always_inline void copy_comm(char *to, struct task_struct *task)
 		to[i] = task->comm[i];
 }
 
+/* One record per process and file: a process may map a file as often as it likes. But the reader of the walk
+ * sees each of its own mappings, by which it tells files apart. On the stack, because walks run beside each
+ * other. */
 SEC("iter/task_vma")
 int mapped_files(struct bpf_iter__task_vma *ctx)
 {
 	struct vm_area_struct *vma = ctx->vma;
 	struct task_struct *task = ctx->task;
-	struct mapping_record *record;
+	struct mapping_record record;
+	struct told_key key = {};
 	struct inode *inode;
 	struct file *file;
-	u32 zero = 0;
 	long size;
 
 	if (!task || !vma)
@@ -87,26 +139,31 @@ int mapped_files(struct bpf_iter__task_vma *ctx)
 	file = vma->vm_file;
 	if (!file || !(vma->vm_flags & VM_EXEC) || !is_representative(task))
 		return 0;
-	record = bpf_map_lookup_elem(&mapping_scratch, &zero);
-	if (!record)
-		return 0;
 	inode = file->f_inode;
-	record->device = inode->i_sb->s_dev;
-	record->generation = inode->i_generation;
-	record->inode = inode->i_ino;
-	record->file_system = inode->i_sb->s_magic;
-	read_version(inode, &record->version);
-	if (is_uninteresting(record))
+	key.session_id = ctx->meta->session_id;
+	key.inode = inode->i_ino;
+	key.device = inode->i_sb->s_dev;
+	key.generation = inode->i_generation;
+	key.tgid = task->tgid;
+	if (key.tgid != bpf_get_current_pid_tgid() >> 32 && was_told(&key))
 		return 0;
-	record->process_start_ns = task->group_leader->start_boottime;
-	record->cgroup_id = task_cgroup_id(task);
-	record->vm_start = vma->vm_start;
-	record->vm_end = vma->vm_end;
-	record->tgid = task->tgid;
-	record->tid = task->pid;
-	copy_comm(record->comm, task->group_leader);
-	size = bpf_d_path(&file->f_path, record->path, sizeof(record->path));
-	record->path_size = size > 0 ? size : 0;
-	bpf_seq_write(ctx->meta->seq, record, sizeof(*record));
+	__builtin_memset(&record, 0, sizeof(record));
+	record.device = key.device;
+	record.generation = key.generation;
+	record.inode = key.inode;
+	record.file_system = inode->i_sb->s_magic;
+	read_version(inode, &record.version);
+	if (is_uninteresting(&record))
+		return 0;
+	record.process_start_ns = task->group_leader->start_boottime;
+	record.cgroup_id = task_cgroup_id(task);
+	record.vm_start = vma->vm_start;
+	record.vm_end = vma->vm_end;
+	record.tgid = task->tgid;
+	record.tid = task->pid;
+	copy_comm(record.comm, task->group_leader);
+	size = bpf_d_path(&file->f_path, record.path, sizeof(record.path));
+	record.path_size = size > 0 ? size : 0;
+	write_once(ctx->meta->seq, &record, sizeof(record), &key);
 	return 0;
 }

@@ -21,6 +21,7 @@ struct losses_map losses SEC(".maps");
 struct threads_map threads SEC(".maps");
 struct spare_threads_map spare_threads SEC(".maps");
 struct lifecycle_ring lifecycle_events SEC(".maps");
+struct lifecycle_shares_map lifecycle_shares SEC(".maps");
 struct call_rings_map call_rings SEC(".maps");
 struct no_programs_map no_programs SEC(".maps");
 

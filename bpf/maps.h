@@ -219,9 +219,9 @@ extern struct scheduled_threads_map scheduled_threads SEC(".maps");
 
 /* Files that the agent has looked at and found to be of no interest: the iterator leaves them out. */
 struct known_files_map {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 65536);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(type,
+	       BPF_MAP_TYPE_LRU_HASH); /* who maps more files than fit drives others out, no more */
+	__uint(max_entries, 32768);
 	__type(key, struct file_key);
 	__type(value, struct file_version); /* when it was looked at */
 };
@@ -257,6 +257,19 @@ struct lifecycle_ring {
 	__uint(max_entries, 1 << 20);
 };
 extern struct lifecycle_ring lifecycle_events SEC(".maps");
+
+/* What a container has put into the ring while the reader took so much out: see lifecycle_reserve(). */
+struct lifecycle_share {
+	u64 epoch;
+	u64 bytes;
+};
+struct lifecycle_shares_map {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, u64); /* cgroup id */
+	__type(value, struct lifecycle_share);
+};
+extern struct lifecycle_shares_map lifecycle_shares SEC(".maps");
 
 /* The ring of streamed calls takes much memory, so it is there only while somebody reads it. */
 struct call_ring {
@@ -302,6 +315,44 @@ static __always_inline void count_loss_n(u32 reason, u64 n)
 static __always_inline void count_loss(u32 reason)
 {
 	count_loss_n(reason, 1);
+}
+
+#define LIFECYCLE_SHARE (1 << 18) /* a quarter of the ring */
+
+/* Whether the container may put something into the ring: one that makes events faster than they are read
+ * leaves room for the others. Time is told by what the reader has read. */
+static __always_inline struct lifecycle_share *lifecycle_share_of(u64 cgroup_id)
+{
+	u64 epoch = bpf_ringbuf_query(&lifecycle_events, BPF_RB_CONS_POS) / LIFECYCLE_SHARE;
+	struct lifecycle_share *share = bpf_map_lookup_elem(&lifecycle_shares, &cgroup_id);
+
+	if (!share) {
+		static const struct lifecycle_share none;
+
+		bpf_map_update_elem(&lifecycle_shares, &cgroup_id, &none, BPF_NOEXIST);
+		share = bpf_map_lookup_elem(&lifecycle_shares, &cgroup_id);
+	}
+	if (share && share->epoch != epoch) {
+		share->epoch = epoch;
+		share->bytes = 0;
+	}
+	return share;
+}
+
+/* A record in the lifecycle ring; NULL: no room in it, or in the container's share, which is counted. What it
+ * would have told is found by the next scan. */
+static __always_inline void *lifecycle_reserve(u64 size, u64 cgroup_id)
+{
+	struct lifecycle_share *share = lifecycle_share_of(cgroup_id);
+	void *record = NULL;
+
+	if (!share || share->bytes < LIFECYCLE_SHARE)
+		record = bpf_ringbuf_reserve(&lifecycle_events, size, 0);
+	if (!record)
+		count_loss(LOSS_LIFECYCLE_RING_FULL);
+	else if (share)
+		__sync_fetch_and_add(&share->bytes, size);
+	return record;
 }
 
 /* A record in the ring of streamed events; NULL: nobody reads, or no room, which is counted. */

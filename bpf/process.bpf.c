@@ -6,12 +6,10 @@
 
 static __always_inline void send_process_event(u32 kind, struct task_struct *task)
 {
-	struct process_event *event = bpf_ringbuf_reserve(&lifecycle_events, sizeof(*event), 0);
+	struct process_event *event = lifecycle_reserve(sizeof(*event), task_cgroup_id(task));
 
-	if (!event) {
-		count_loss(LOSS_LIFECYCLE_RING_FULL);
+	if (!event)
 		return;
-	}
 	fill_header(&event->header, kind, task);
 	bpf_get_current_comm(event->comm, sizeof(event->comm));
 	bpf_ringbuf_submit(event, 0);

@@ -116,11 +116,9 @@ static __always_inline void send_process_seen(struct task_struct *task)
 {
 	struct process_seen_event *event;
 
-	event = bpf_ringbuf_reserve(&lifecycle_events, sizeof(*event), 0);
-	if (!event) {
-		count_loss(LOSS_LIFECYCLE_RING_FULL);
+	event = lifecycle_reserve(sizeof(*event), task_cgroup_id(task));
+	if (!event)
 		return;
-	}
 	fill_header(&event->header, EVENT_PROCESS_SEEN, task);
 	bpf_get_current_comm(event->comm, sizeof(event->comm));
 	fill_cgroup_path(event, task_cgroup_node(task));

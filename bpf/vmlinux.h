@@ -47,6 +47,7 @@ struct uprobes_state {
 };
 
 struct mm_struct {
+	int map_count;
 	struct uprobes_state uprobes_state;
 };
 
@@ -194,6 +195,11 @@ struct bpf_iter_meta {
 	struct seq_file *seq;
 	u64 session_id;
 	u64 seq_num;
+};
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
 };
 
 struct bpf_iter__task_vma {

@@ -326,6 +326,18 @@ struct wait_event {
 };
 WIRE_ASSERT(sizeof(struct wait_event) == 56);
 
+/* ---- what the task iterator writes: one process that has an address space ------------------------ */
+
+struct process_record {
+	__u64 process_start_ns;
+	__u64 cgroup_id;
+	__u32 tgid;
+	__u32 tid; /* a thread that has the address space: the leader, unless it has ended */
+	__u32 mappings;
+	__u32 pad;
+};
+WIRE_ASSERT(sizeof(struct process_record) == 32);
+
 /* ---- what the task_vma iterator writes: one executable mapping of a file ------------------------- */
 
 /* What changes whenever a file's content does: its key is the same after it was overwritten in place. */

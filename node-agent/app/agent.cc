@@ -4,13 +4,16 @@
 
 #include <bpf/bpf.h>
 #include <fmt/format.h>
+#include <signal.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "app/choices.h"
 #include "app/process_status.h"
@@ -22,6 +25,8 @@ using namespace std::chrono_literals;
 using model::AttachMethod;
 
 constexpr std::size_t kManyEnded = 512;
+constexpr auto kFirstScanPatience = 5s;
+constexpr auto kBetweenScans = 1s;
 /// Then whatever else the loop has to do comes first.
 constexpr collect::TurnLimit kLifecycleTurn{256, 5ms};
 constexpr int kMaxTurns = 32;  // until a streamed call waits no longer for its cgroup's path
@@ -34,7 +39,7 @@ Result<std::unique_ptr<Agent>> Agent::create(boost::asio::io_context& io, AgentO
   if (!mount) return fail(mount.error());
   std::unique_ptr<Agent> agent(new Agent(io, std::move(options), std::move(*mount)));
   if (auto status = agent->load(); !status) return fail(status.error());
-  agent->scan_host();
+  agent->await_first_scan();
   return agent;
 }
 
@@ -53,6 +58,7 @@ Agent::Agent(boost::asio::io_context& io, AgentOptions options, attribute::Cgrou
       resolver_({}, std::move(mount)),
       lifecycle_descriptor_(io),
       scan_timer_(io),
+      rescan_timer_(io),
       housekeeping_timer_(io) {}
 
 Agent::~Agent() {
@@ -91,6 +97,8 @@ Status Agent::load() {
     bpf_map_update_elem(bpf_->handles().traced_tgids, &*options_.only_pid, &yes, BPF_ANY);
   }
   scanner_ = std::make_unique<discover::MappingScanner>(bpf_->handles());
+  host_scanner_ = std::make_unique<HostScanner>(
+      *scanner_, [this](std::function<void()> task) { boost::asio::post(io_, std::move(task)); });
   probes_ =
       std::make_unique<attach::LibraryProbes>(*bpf_, method_, [this](const model::FileKey& file) {
         boost::asio::post(io_, [this, file] { registry_->written(file); });
@@ -130,7 +138,9 @@ Status Agent::load() {
   mappings_ = std::make_unique<MappingFollower>(
       io_, MappingFollower::Handlers{
                [this] { scan_host(); },
-               [this](std::uint32_t pid, std::uint64_t ns) { return scan_process(pid, ns); }});
+               [this](std::uint32_t pid, std::uint64_t ns, MappingFollower::Seen seen) {
+                 scan_process(pid, ns, std::move(seen));
+               }});
   return open_rings();
 }
 
@@ -205,13 +215,38 @@ void Agent::every(boost::asio::steady_timer& timer, std::chrono::nanoseconds int
 
 // ---- discover, attach ------------------------------------------------------------------------------
 
+/// What is there is traced when the agent is ready; but nobody holds up its start.
+void Agent::await_first_scan() {
+  const auto work = boost::asio::make_work_guard(io_);
+  const auto end = std::chrono::steady_clock::now() + kFirstScanPatience;
+  scan_host();
+  while (host_scanner_->is_scanning() && std::chrono::steady_clock::now() < end && !io_.stopped())
+    io_.run_one_until(end);
+}
+
 void Agent::scan_host() {
-  const auto mappings = scanner_->scan_all();
-  if (!mappings) {
-    spdlog::error("{}", mappings.error().message());
+  if (host_scanner_->is_scanning()) {
+    scan_again_ = true;
     return;
   }
-  auto result = finder_->sort_out(*mappings);
+  host_scanner_->scan_host([this](Result<HostScan> scan) {
+    registry_->scans_postponed(host_scanner_->take_postponed());
+    if (scan) take_host_scan(std::move(*scan));
+    else log_limited(log_limiter_, LogLevel::error, "scan", scan.error().message());
+    // Not at once: who makes events get lost must not have the agent scan without pause.
+    if (std::exchange(scan_again_, false)) {
+      rescan_timer_.expires_after(kBetweenScans);
+      rescan_timer_.async_wait([this](const boost::system::error_code& error) {
+        if (!error) scan_host();
+      });
+    }
+  });
+}
+
+void Agent::take_host_scan(HostScan scan) {
+  auto result = finder_->sort_out(scan.mappings);
+  result.left_out = std::move(scan.left_out);
+  result.began_ns = scan.began_ns;
   learn_containers(result.processes);
   registry_->full_scan(std::move(result));
   registry_->detach_unused(options_.config.detach_grace);
@@ -234,16 +269,21 @@ void Agent::watch_scheduler() {
                 "waits for a processor are not timed: " + status.error().message());
 }
 
-std::optional<MappingFollower::Look> Agent::scan_process(std::uint32_t pid,
-                                                         std::uint64_t noticed_ns) {
-  const auto mappings = scanner_->scan_process(pid);
-  if (!mappings) return std::nullopt;
-  auto result = finder_->sort_out(*mappings, noticed_ns);
-  MappingFollower::Look look{result.incomplete, result.traced_paths};
-  learn_containers(result.processes);
-  registry_->process_scan(pid, std::move(result));
-  watch_scheduler();
-  return look;
+void Agent::scan_process(std::uint32_t pid, std::uint64_t noticed_ns, MappingFollower::Seen seen) {
+  using Outcome = MappingFollower::Outcome;
+  const auto accepted = host_scanner_->scan_process(
+      pid, [this, pid, noticed_ns, seen](Result<std::vector<discover::FileMapping>> mappings) {
+        if (!mappings) return seen(Outcome::postponed, {});
+        if (mappings->empty() && ::kill(static_cast<pid_t>(pid), 0) != 0)
+          return seen(Outcome::gone, {});
+        auto result = finder_->sort_out(*mappings, noticed_ns);
+        const MappingFollower::Look look{result.incomplete, result.traced_paths};
+        learn_containers(result.processes);
+        registry_->process_scan(pid, std::move(result));
+        watch_scheduler();
+        seen(Outcome::seen, look);
+      });
+  if (!accepted) seen(Outcome::postponed, {});
 }
 
 /// The worker has found a file that is to be traced.
@@ -261,7 +301,7 @@ void Agent::learn_containers(const std::vector<model::Process>& processes) {
     static_cast<void>(resolver_.learn_from_process(process.cgroup, process.key.tgid));
     news = true;
   }
-  if (news) refresh_workloads();
+  if (news) refresh_soon();
 }
 
 // ---- collect ---------------------------------------------------------------------------------------
@@ -311,7 +351,7 @@ void Agent::learn_container(model::CgroupId cgroup, const process_seen_event& ev
   const bool whole = event.path_whole != 0;
   if (whole || !resolver_.learn_from_process(cgroup, event.header.tgid))
     static_cast<void>(resolver_.learn_from_names(cgroup, names, whole));
-  refresh_workloads();
+  refresh_soon();
 }
 
 /// Rank and size of a split's child are read out of its memory, those of a shrunk one follow from its
@@ -364,10 +404,17 @@ void Agent::free_ended() {
   collector_->read(unused);
 }
 
-/// Exits whose event found the ring full, or whose process was not in the map.
+/// Exits whose event found the ring full, or whose process was not in the map. Each process is asked once, and
+/// nobody waits for the answers.
 void Agent::find_missed_exits() {
+  std::set<model::ProcessKey> counted;
+  {
+    const std::lock_guard lock(collector_mutex_);
+    counted = collector_->processes();
+  }
+  std::erase_if(counted, is_alive);
   const std::lock_guard lock(collector_mutex_);
-  collector_->find_ended(is_alive);
+  for (const model::ProcessKey& process : counted) collector_->process_ended(process);
 }
 
 // ---- attribute -------------------------------------------------------------------------------------
@@ -472,6 +519,15 @@ void Agent::configure_workloads() {
       options_.in_cluster
           ? policy::PolicySet({}, {}, trace_all(policy_defaults(config))).decide_unmatched()
           : fallback));
+}
+
+/// Once for all containers that come in one turn of the loop.
+void Agent::refresh_soon() {
+  if (std::exchange(refresh_coming_, true)) return;
+  boost::asio::post(io_, [this] {
+    refresh_coming_ = false;
+    refresh_workloads();
+  });
 }
 
 /// Thread safe.

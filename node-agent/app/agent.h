@@ -15,6 +15,7 @@
 #include <string>
 
 #include "app/call_stream.h"
+#include "app/host_scanner.h"
 #include "app/library_registry.h"
 #include "app/mapping_follower.h"
 #include "app/socket_owners.h"
@@ -25,6 +26,7 @@
 #include "attribute/container_resolver.h"
 #include "base/clock.h"
 #include "base/deadline_worker.h"
+#include "base/share_budget.h"
 #include "collect/call_collector.h"
 #include "collect/event_reader.h"
 #include "config/config.h"
@@ -111,7 +113,9 @@ class Agent {
   void learn_container(model::CgroupId cgroup, const process_seen_event& event);
   void on_comm_created(const comm_event& event);
   void scan_host();
-  std::optional<MappingFollower::Look> scan_process(std::uint32_t pid, std::uint64_t noticed_ns);
+  void await_first_scan();
+  void take_host_scan(HostScan scan);
+  void scan_process(std::uint32_t pid, std::uint64_t noticed_ns, MappingFollower::Seen seen);
   void on_discovery(discover::Discovery discovery);
   void learn_containers(const std::vector<model::Process>& processes);
   void housekeeping();
@@ -122,6 +126,7 @@ class Agent {
   void watch_network();
   void watch_scheduler();
   void configure_workloads();
+  void refresh_soon();
   void refresh_workloads();
   void write_policies(const std::vector<KernelChange>& changes);
   std::chrono::nanoseconds scan_interval() const;
@@ -136,6 +141,8 @@ class Agent {
   std::unique_ptr<SocketOwners> sockets_;
   std::unique_ptr<attach::BpfObject> bpf_;
   std::unique_ptr<discover::MappingScanner> scanner_;
+  std::unique_ptr<HostScanner> host_scanner_;
+  bool scan_again_ = false;  ///< asked for while one was under way
   std::unique_ptr<attach::LibraryProbes> probes_;
   std::unique_ptr<DeadlineWorker> memory_worker_;  ///< reads of tenants' memory
   std::unique_ptr<collect::CommLayouts> layouts_;
@@ -150,7 +157,8 @@ class Agent {
   std::unique_ptr<CallStream> stream_;
   std::unique_ptr<MappingFollower> mappings_;
   boost::asio::posix::stream_descriptor lifecycle_descriptor_;
-  boost::asio::steady_timer scan_timer_, housekeeping_timer_;
+  boost::asio::steady_timer scan_timer_, rescan_timer_, housekeeping_timer_;
+  bool refresh_coming_ = false;
   std::uint64_t rounds_ = 0;
 };
 

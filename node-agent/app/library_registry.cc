@@ -18,7 +18,7 @@ constexpr std::chrono::seconds kAttachDeadline{30};
 constexpr std::array kFailureReasons = {
     "permission", "open",   "read",        "file_refused",     "identity",
     "attach",     "budget", "file_system", "function_refused", "too_many_libraries",
-    "timeout",    "written"};
+    "timeout",    "written", "scan_postponed"};
 
 model::LibraryKind kind_of(discover::LibraryKind kind) {
   switch (kind) {
@@ -54,10 +54,19 @@ void LibraryRegistry::full_scan(discover::ScanResult result) {
   const std::lock_guard lock(mutex_);
   drop_changed(result.changed);
   std::map<model::ProcessKey, model::Process> now;
+  std::erase_if(ended_ns_, [&](const auto& entry) { return entry.second < result.began_ns; });
   for (model::Process& process : result.processes) {
+    if (ended_ns_.contains(process.key)) continue;
     if (!processes_.contains(process.key)) ++processes_seen_;
     now.emplace(process.key, std::move(process));
   }
+  for (auto& [key, process] : processes_) {
+    const auto seen = seen_ns_.find(key);
+    const bool newer = seen != seen_ns_.end() && seen->second >= result.began_ns;
+    if (newer) now.insert_or_assign(key, std::move(process));
+    else if (result.left_out.contains(key)) now.try_emplace(key, std::move(process));
+  }
+  std::erase_if(seen_ns_, [&](const auto& entry) { return entry.second < result.began_ns; });
   processes_ = std::move(now);
   ++full_scans_;
   recount_mappers();
@@ -73,13 +82,21 @@ void LibraryRegistry::process_scan(std::uint32_t pid, discover::ScanResult resul
   });
   for (model::Process& process : result.processes) {
     if (!processes_.contains(process.key)) ++processes_seen_;
+    seen_ns_[process.key] = system_clock_source().monotonic_ns();
     processes_.insert_or_assign(process.key, std::move(process));
   }
   recount_mappers();
 }
 
+void LibraryRegistry::scans_postponed(std::uint64_t count) {
+  const std::lock_guard lock(mutex_);
+  if (count != 0) failures_["scan_postponed"] += count;
+}
+
 void LibraryRegistry::process_ended(const model::ProcessKey& process) {
   const std::lock_guard lock(mutex_);
+  ended_ns_[process] = system_clock_source().monotonic_ns();
+  seen_ns_.erase(process);
   if (processes_.erase(process) != 0) recount_mappers();
 }
 
@@ -98,6 +115,7 @@ void LibraryRegistry::refused(const model::Refusal& refusal) {
 /// Into what the last scan has shown.
 void LibraryRegistry::merge(const std::vector<model::Process>& mappers) {
   for (const model::Process& mapper : mappers) {
+    seen_ns_[mapper.key] = system_clock_source().monotonic_ns();
     const auto [it, added] = processes_.try_emplace(mapper.key, mapper);
     if (added) {
       ++processes_seen_;

@@ -51,6 +51,8 @@ class LibraryRegistry {
   void full_scan(discover::ScanResult result);
   /// A scan of one process.
   void process_scan(std::uint32_t pid, discover::ScanResult result);
+  /// So many processes were not looked at when they should have been.
+  void scans_postponed(std::uint64_t count);
   void process_ended(const model::ProcessKey& process);
 
   /// From now on these are wanted. Probes that are no longer wanted stay, since the kernel side does not
@@ -103,6 +105,8 @@ class LibraryRegistry {
   mutable std::mutex mutex_;
   LibraryRoom room_;
   std::map<model::ProcessKey, model::Process> processes_;
+  /// When a process was seen by itself, or ended, since the last scan of the host began: that scan knows less.
+  std::map<model::ProcessKey, std::uint64_t> seen_ns_, ended_ns_;
   Entries libraries_;
   std::map<std::uint32_t, std::string> versions_;   ///< by library index
   std::map<std::string, model::Refusal> refusals_;  ///< by message; bounded

@@ -3,8 +3,12 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -16,18 +20,20 @@
 
 namespace ingero::app {
 
-/// Decides which processes are looked at, and when again, from the kernel's mmap events. On the
-/// io_context's thread.
+/// Decides which processes are looked at, and when again, from the kernel's mmap events. A process that maps
+/// without pause is looked at no more often than another. On the io_context's thread.
 class MappingFollower {
  public:
   struct Look {
     bool incomplete = false;             ///< a mapping changed while it was looked at
     std::set<std::string> traced_paths;  ///< of files that are traced, as the process sees them
   };
+  enum class Outcome { seen, gone, postponed };
+  using Seen = std::function<void(Outcome, const Look&)>;
   struct Handlers {
     std::function<void()> scan_host;
-    /// Scans a process, whose mappings were noticed at that time (CLOCK_MONOTONIC); nullopt: it is gone.
-    std::function<std::optional<Look>(std::uint32_t pid, std::uint64_t noticed_ns)> scan_process;
+    /// Scans a process, whose mappings were noticed at that time (CLOCK_MONOTONIC), and tells what it saw.
+    std::function<void(std::uint32_t pid, std::uint64_t noticed_ns, Seen)> scan_process;
   };
 
   /// Takes note of mappings from here on.
@@ -45,20 +51,39 @@ class MappingFollower {
   const std::string& text() const { return text_; }
 
  private:
-  struct HintedProcess {
-    std::uint64_t first_ns;                                  ///< of its first new mapping
-    std::vector<std::pair<std::size_t, std::string>> hints;  ///< hash and path
+  using Hint = std::pair<std::size_t, std::string>;  // hash and path
+  /// A process that is being looked at.
+  struct Watched {
+    Watched(boost::asio::io_context& io, std::uint64_t time_ns) : timer(io), first_ns(time_ns) {}
+    boost::asio::steady_timer timer;
+    std::uint64_t first_ns;   ///< of its first new mapping
+    std::vector<Hint> hints;  ///< looked at in this round
+    std::vector<Hint> fresh;  ///< came since its last look began
+    bool anew = false;        ///< another round is due
+    std::uint64_t again_ns = 0;
+    std::size_t look = 0;
+    std::size_t attempts = 0;  ///< further looks, while its mappings move
+    std::chrono::milliseconds back_off{0};
   };
+  using Table = std::map<std::uint32_t, std::shared_ptr<Watched>>;
+
   void await_events();
   void take_events();
-  void look_again(std::uint32_t pid, HintedProcess process, std::size_t look);
-  void scan(std::uint32_t pid, std::uint64_t noticed_ns, int attempts);
+  void note(const discover::MappingHint& hint);
+  std::shared_ptr<Watched> watch(std::uint32_t pid, std::uint64_t time_ns);
+  void look(std::uint32_t pid, const std::shared_ptr<Watched>& watched);
+  void looked(std::uint32_t pid, const std::shared_ptr<Watched>& watched, Outcome outcome,
+              const Look& seen);
+  void look_after(std::chrono::milliseconds time, std::uint32_t pid,
+                  const std::shared_ptr<Watched>& watched);
+  void forget_dull(const Watched& watched, const Look& seen);
 
   boost::asio::io_context& io_;
   Handlers handlers_;
   std::optional<discover::MappingWatcher> watcher_;
   std::string text_;
   boost::asio::posix::stream_descriptor descriptor_;
+  Table watched_;
   std::unordered_set<std::size_t> dull_hints_;  ///< mappings that were looked at: of no interest
 };
 

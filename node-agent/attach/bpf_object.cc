@@ -150,6 +150,7 @@ BpfObject::BpfObject(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {
   handles_.losses = bpf_map__fd(maps.losses);
   handles_.lifecycle_events = bpf_map__fd(maps.lifecycle_events);
   handles_.call_rings = bpf_map__fd(maps.call_rings);
+  handles_.running_processes_program = bpf_program__fd(parts_->skeleton->progs.running_processes);
   handles_.mapped_files_program = bpf_program__fd(parts_->skeleton->progs.mapped_files);
   handles_.held_sockets_program = bpf_program__fd(parts_->skeleton->progs.held_sockets);
 }

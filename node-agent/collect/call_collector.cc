@@ -99,16 +99,18 @@ void CallCollector::free_communicators(const std::vector<std::pair<comm_key, com
   }
 }
 
-void CallCollector::find_ended(const std::function<bool(const model::ProcessKey&)>& is_alive) {
-  for_each_entry<process_key, std::uint64_t>(
-      handles_.processes, [&](const process_key& key, std::uint64_t) {
-        const model::ProcessKey process{key.tgid, key.start_ns};
-        if (!is_alive(process)) ended_.insert(process);
-      });
+std::set<model::ProcessKey> CallCollector::processes() const {
+  std::set<model::ProcessKey> found;
+  for_each_entry<process_key, std::uint64_t>(handles_.processes,
+                                             [&](const process_key& key, std::uint64_t) {
+                                               found.insert({key.tgid, key.start_ns});
+                                             });
   for_each_entry<call_key, call_stats>(handles_.calls, [&](const call_key& key, const call_stats&) {
-    const model::ProcessKey process{key.tgid, key.process_start_ns};
-    if (key.tgid != 0 && !ended_.contains(process) && !is_alive(process)) ended_.insert(process);
+    if (key.tgid != 0) found.insert({key.tgid, key.process_start_ns});
   });
+  std::erase_if(found,
+                [this](const model::ProcessKey& process) { return ended_.contains(process); });
+  return found;
 }
 
 void CallCollector::retire(const Place& place, const model::CallTotals& totals) {

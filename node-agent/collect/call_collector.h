@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <tuple>
 #include <unordered_map>
 #include <unordered_set>
@@ -62,8 +63,8 @@ class CallCollector {
 
   std::size_t ended_waiting() const { return ended_.size(); }
 
-  /// Looks for processes whose exit was never reported (lost event, gone before they were watched).
-  void find_ended(const std::function<bool(const model::ProcessKey&)>& is_alive);
+  /// Those that have counted something or are watched, and have not ended as far as anybody told.
+  std::set<model::ProcessKey> processes() const;
 
  private:
   using Place =

@@ -31,6 +31,9 @@ struct ScanResult {
   std::set<std::string> traced_paths;     ///< as the processes see the traced files
   std::vector<model::FileKey> changed;    ///< traced until now: their content is another
   bool incomplete = false;                ///< a file is being looked into: scan again soon
+  /// Not looked at: they map what they mapped, as far as anybody knows.
+  std::set<model::ProcessKey> left_out;
+  std::uint64_t began_ns = 0;  ///< CLOCK_MONOTONIC: what was seen later is newer
 };
 
 /// Decides for each version of each mapped file whether it is to be traced. Candidates come by name

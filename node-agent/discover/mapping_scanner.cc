@@ -2,11 +2,11 @@
 #include "discover/mapping_scanner.h"
 
 #include <bpf/bpf.h>
-#include <linux/bpf.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
+#include <iterator>
 
 #include "bpf/wire.h"
 #include "discover/iterator_records.h"
@@ -15,6 +15,10 @@ namespace ingero::discover {
 namespace {
 
 constexpr std::size_t kPage = 4096;
+constexpr const char* kTaskIterator = "iter/task";
+constexpr const char* kVmaIterator = "iter/task_vma";
+constexpr std::size_t kTrialRecords = 256;
+constexpr auto kTrialTime = std::chrono::milliseconds(200);
 
 /// One readable and executable page of a file in the agent's own address space.
 class ProbeMapping {
@@ -51,29 +55,105 @@ FileMapping to_mapping(const mapping_record& record) {
 
 }  // namespace
 
-Result<std::vector<FileMapping>> MappingScanner::scan(std::uint32_t pid) const {
-  bpf_iter_link_info info{};
-  info.task.pid = pid;
-  bpf_link_create_opts options{};
-  options.sz = sizeof(options);
-  if (pid != 0) {
-    options.iter_info = &info;
-    options.iter_info_len = sizeof(info);
-  }
-  UniqueFd link(bpf_link_create(handles_.mapped_files_program, 0, BPF_TRACE_ITER, &options));
-  if (!link) {
-    if (errno == ESRCH || errno == EINVAL)
-      return std::vector<FileMapping>{};  // the process is gone
-    return fail_errno("create iterator", "iter/task_vma", "needs CAP_BPF, CAP_PERFMON, Linux 6.1");
-  }
-  UniqueFd iterator(bpf_iter_create(link.get()));
-  if (!iterator) return fail_errno("open iterator", "iter/task_vma");
-  std::vector<FileMapping> mappings;
-  const auto read = read_iterator<mapping_record>(
-      iterator.get(), "iter/task_vma",
-      [&](const mapping_record& record) { mappings.push_back(to_mapping(record)); });
+MappingScanner::MappingScanner(const model::BpfHandles& handles)
+    : handles_(handles), single_(try_single()) {}
+
+/// Asks for this very thread: a kernel that does not know the question walks over everybody, or refuses.
+bool MappingScanner::try_single() const {
+  const auto self = static_cast<std::uint32_t>(::getpid());
+  const auto walked = walk(WalkOver{self, 0}, {kTrialTime, kTrialRecords});
+  return walked && !walked->mappings.empty() &&
+         std::all_of(walked->mappings.begin(), walked->mappings.end(),
+                     [&](const FileMapping& mapping) { return mapping.process.tgid == self; });
+}
+
+Result<std::vector<RunningProcess>> MappingScanner::list(const WalkOver& over) const {
+  std::vector<RunningProcess> found;
+  auto iterator = open_iterator(handles_.running_processes_program, kTaskIterator, over);
+  if (!iterator) return fail(iterator.error());
+  if (!*iterator) return found;
+  const auto read = read_iterator<process_record>(
+      iterator->get(), kTaskIterator, {}, [&](const process_record& record) {
+        found.push_back({{record.tgid, record.process_start_ns},
+                         static_cast<model::CgroupId>(record.cgroup_id),
+                         record.tid,
+                         record.mappings});
+      });
   if (!read) return fail(read.error());
+  return found;
+}
+
+Result<std::vector<RunningProcess>> MappingScanner::processes() const { return list({}); }
+
+Result<std::optional<RunningProcess>> MappingScanner::find_process(std::uint32_t pid) const {
+  // The threads are asked only where the leader has ended: there may be many.
+  for (const WalkOver over : {WalkOver{pid, 0}, WalkOver{0, pid}}) {
+    const auto found = list(single_ ? over : WalkOver{});
+    if (!found) return fail(found.error());
+    for (const RunningProcess& process : *found)
+      if (process.process.tgid == pid) return process;
+    if (!single_) break;
+  }
+  return std::optional<RunningProcess>{};
+}
+
+Result<Walk> MappingScanner::walk(const WalkOver& over, const WalkLimits& limits) const {
+  Walk result;
+  auto iterator = open_iterator(handles_.mapped_files_program, kVmaIterator, over);
+  if (!iterator) return fail(iterator.error());
+  if (!*iterator) return result;
+  const auto read = read_iterator<mapping_record>(
+      iterator->get(), kVmaIterator, limits,
+      [&](const mapping_record& record) { result.mappings.push_back(to_mapping(record)); });
+  if (!read) return fail(read.error());
+  result.whole = *read;
+  return result;
+}
+
+Result<Walk> MappingScanner::walk(const RunningProcess& process, const WalkLimits& limits) const {
+  const std::uint32_t pid = process.process.tgid;
+  if (!single_) {
+    auto everybody = walk_host(limits);
+    if (everybody)
+      std::erase_if(everybody->mappings,
+                    [&](const FileMapping& mapping) { return mapping.process.tgid != pid; });
+    return everybody;
+  }
+  // A kernel before 6.12 does not find a thread that is no leader: then by way of the process, where
+  // threads with descriptors of their own make the walk longer.
+  auto walked = walk(WalkOver{process.tid, 0}, limits);
+  if (process.tid == pid || !walked || !walked->mappings.empty()) return walked;
+  return walk(WalkOver{0, pid}, limits);
+}
+
+Result<Walk> MappingScanner::walk_host(const WalkLimits& limits) const {
+  return walk(WalkOver{}, limits);
+}
+
+Result<std::vector<FileMapping>> MappingScanner::scan_all() const {
+  std::vector<FileMapping> mappings;
+  if (!single_) {
+    auto walked = walk_host({});
+    if (!walked) return fail(walked.error());
+    return std::move(walked->mappings);
+  }
+  const auto running = processes();
+  if (!running) return fail(running.error());
+  for (const RunningProcess& process : *running) {
+    auto walked = walk(process, {});
+    if (!walked) return fail(walked.error());
+    std::move(walked->mappings.begin(), walked->mappings.end(), std::back_inserter(mappings));
+  }
   return mappings;
+}
+
+Result<std::vector<FileMapping>> MappingScanner::scan_process(std::uint32_t pid) const {
+  const auto process = find_process(pid);
+  if (!process) return fail(process.error());
+  if (!*process) return std::vector<FileMapping>{};
+  auto walked = walk(**process, {});
+  if (!walked) return fail(walked.error());
+  return std::move(walked->mappings);
 }
 
 Result<model::FileKey> MappingScanner::identity_of(int fd) const {

@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "discover/iterator_records.h"
 #include "model/bpf_handles.h"
 #include "model/identity.h"
 
@@ -35,18 +36,45 @@ struct FileMapping {
   std::string path;  ///< as the process sees it, raw; empty when the kernel could not tell
 };
 
+/// A process that has an address space.
+struct RunningProcess {
+  model::ProcessKey process;
+  model::CgroupId cgroup = model::CgroupId::kUnknown;
+  std::uint32_t tid = 0;       ///< a thread that has it: the leader, unless it has ended
+  std::uint32_t mappings = 0;  ///< of any kind
+};
+
+/// What a walk over mappings has shown.
+struct Walk {
+  std::vector<FileMapping> mappings;  ///< one of each file and process
+  bool whole = true;                  ///< it came to the end
+};
+
 /// Reads the mappings of processes through the BPF program iter/task_vma. Identity comes from here
-/// alone: what stat and /proc/PID/maps say of overlay files differs from kernel to kernel. May be copied,
-/// and used by several threads.
+/// alone: what stat and /proc/PID/maps say of overlay files differs from kernel to kernel. Thread safe, and
+/// copies see the same. A walk takes locks of the process, so it belongs where waiting harms nobody;
+/// to list processes takes none.
 class MappingScanner {
  public:
-  explicit MappingScanner(const model::BpfHandles& handles) : handles_(handles) {}
+  /// Finds out whether this kernel walks over single processes.
+  explicit MappingScanner(const model::BpfHandles& handles);
 
-  /// Every process on the host; files marked as uninteresting are left out.
-  Result<std::vector<FileMapping>> scan_all() const { return scan(0); }
+  /// False: a walk is over the whole host, whoever is asked for (Linux 5.15).
+  bool walks_single_processes() const { return single_; }
 
+  Result<std::vector<RunningProcess>> processes() const;
+  /// nullopt: it is gone.
+  Result<std::optional<RunningProcess>> find_process(std::uint32_t pid) const;
+
+  /// The mappings of one process.
+  Result<Walk> walk(const RunningProcess& process, const WalkLimits& limits) const;
+  /// Every process of the host in one walk; files marked as uninteresting are left out.
+  Result<Walk> walk_host(const WalkLimits& limits) const;
+
+  /// Every process on the host, however long it takes.
+  Result<std::vector<FileMapping>> scan_all() const;
   /// One process; an empty answer when it is gone.
-  Result<std::vector<FileMapping>> scan_process(std::uint32_t pid) const { return scan(pid); }
+  Result<std::vector<FileMapping>> scan_process(std::uint32_t pid) const;
 
   /// The kernel's identity of an open file: maps one page of it and looks at the mapping.
   Result<model::FileKey> identity_of(int fd) const;
@@ -55,9 +83,12 @@ class MappingScanner {
   void mark_uninteresting(const model::FileKey& file, const FileVersion& version) const;
 
  private:
-  Result<std::vector<FileMapping>> scan(std::uint32_t pid) const;
+  Result<Walk> walk(const WalkOver& over, const WalkLimits& limits) const;
+  Result<std::vector<RunningProcess>> list(const WalkOver& over) const;
+  bool try_single() const;
 
   model::BpfHandles handles_;
+  bool single_ = false;
 };
 
 }  // namespace ingero::discover

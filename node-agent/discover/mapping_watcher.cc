@@ -106,33 +106,36 @@ Status MappingWatcher::add_cpu(int cpu) {
   return {};
 }
 
-std::vector<MappingHint> MappingWatcher::take(bool& lost) {
-  std::vector<MappingHint> hints;
-  lost = false;
+MappingWatcher::Batch MappingWatcher::take(std::size_t max_records) {
+  Batch batch;
   epoll_event events[64];
   ::epoll_wait(epoll_.get(), events, 64, 0);  // re-arms the descriptors that are drained below
-  for (Ring& ring : rings_) drain(ring, hints, lost);
-  return hints;
+  for (Ring& ring : rings_) drain(ring, max_records, batch);
+  return batch;
 }
 
-void MappingWatcher::drain(Ring& ring, std::vector<MappingHint>& hints, bool& lost) {
+void MappingWatcher::drain(Ring& ring, std::size_t max_records, Batch& batch) {
   auto* page = static_cast<perf_event_mmap_page*>(ring.memory);
   const char* data = static_cast<const char*>(ring.memory) + kPage;
   const std::uint64_t head = std::atomic_ref(page->data_head).load(std::memory_order_acquire);
   std::uint64_t tail = page->data_tail;
   std::vector<char> bytes;
-  while (tail < head) {
+  for (std::size_t taken = 0; tail < head && taken < max_records; ++taken) {
     perf_event_header header;
     copy_out(data, tail, &header, sizeof(header));
-    if (header.size < sizeof(header)) break;
-    if (header.type == PERF_RECORD_LOST) lost = true;
+    if (header.size < sizeof(header)) {
+      tail = head;
+      break;
+    }
+    if (header.type == PERF_RECORD_LOST) batch.lost = true;
     if (header.type == PERF_RECORD_MMAP2 && header.size > sizeof(Mmap2Record)) {
       bytes.resize(header.size);
       copy_out(data, tail, bytes.data(), bytes.size());
-      hints.push_back(to_hint(bytes));
+      batch.hints.push_back(to_hint(bytes));
     }
     tail += header.size;
   }
+  batch.more |= tail < head;
   std::atomic_ref(page->data_tail).store(tail, std::memory_order_release);
 }
 

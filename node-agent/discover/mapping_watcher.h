@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,8 +34,14 @@ class MappingWatcher {
   /// Readable when there are records; an epoll descriptor over all CPUs.
   int descriptor() const { return epoll_.get(); }
 
-  /// What has come since the last call. `lost`: some records were dropped, so a full scan is due.
-  std::vector<MappingHint> take(bool& lost);
+  struct Batch {
+    std::vector<MappingHint> hints;
+    bool lost = false;  ///< some records were dropped, so a full scan is due
+    bool more = false;  ///< the limit was reached: take the rest soon, nothing will tell of it
+  };
+
+  /// What has come since the last call, at most about so many records of each CPU.
+  Batch take(std::size_t max_records = std::numeric_limits<std::size_t>::max());
 
  private:
   struct Ring {
@@ -42,7 +50,7 @@ class MappingWatcher {
   };
   MappingWatcher() = default;
   Status add_cpu(int cpu);
-  static void drain(Ring& ring, std::vector<MappingHint>& hints, bool& lost);
+  static void drain(Ring& ring, std::size_t max_records, Batch& batch);
 
   UniqueFd epoll_;
   std::vector<Ring> rings_;

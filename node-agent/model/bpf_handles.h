@@ -21,8 +21,9 @@ struct BpfHandles {
   int known_files = -1;
   int losses = -1;
   int lifecycle_events = -1;
-  int call_rings = -1;            ///< array of one: the ring of streamed calls, while there is one
-  int mapped_files_program = -1;  ///< iter/task_vma
+  int call_rings = -1;  ///< array of one: the ring of streamed calls, while there is one
+  int running_processes_program = -1;  ///< iter/task
+  int mapped_files_program = -1;       ///< iter/task_vma
   int held_sockets_program =
       -1;  ///< iter/task_file; negative: nobody asked, or this kernel has none
 };

@@ -251,6 +251,59 @@ TEST_P(Counters, ASynchronizeOfTheSameStreamMakesABarrier) {
   EXPECT_EQ(totals("ncclAllReduce").barriers, 1u);
 }
 
+/// Nobody reads meanwhile: the ring is as full as one container can make it.
+TEST_P(Counters, OneContainersEventsTakeNoMoreThanItsShareOfTheRingAndTheRestIsCounted) {
+  constexpr std::size_t kShare = 1 << 18, kRing = 1 << 20;
+  const auto library = StubLibrary::load(kStubs + "/push/libnccl.so.2");
+  attach(library, {"ncclCommInitAll", "ncclCommDestroy"});
+  auto* init = library.function<InitAll>("ncclCommInitAll");
+  auto* destroy = library.function<int(void*)>("ncclCommDestroy");
+  std::size_t events = 0, bytes = 0;
+  auto reader = collect::EventReader::create(bpf_->handles().lifecycle_events,
+                                             [&](const event_header&, std::size_t size) {
+                                               ++events;
+                                               bytes += size;
+                                               return true;
+                                             });
+  ASSERT_TRUE(reader);
+  const auto fill = [&] {
+    const int device = 0;
+    for (int i = 0; i < 4000; ++i) {
+      void* comm = nullptr;
+      ASSERT_EQ(init(&comm, 1, const_cast<int*>(&device)), 0);
+      ASSERT_EQ(destroy(comm), 0);
+    }
+  };
+  fill();
+  EXPECT_EQ((*reader)->consume(), collect::Turn::all);
+  EXPECT_GT(events, 0u);
+  EXPECT_LE(bytes, kShare + sizeof(process_event)) << "of " << kRing;
+  EXPECT_GT(read().events_lost.at("lifecycle_ring_full"), 0u);
+  const std::size_t before = events;
+  fill();
+  (*reader)->consume();
+  EXPECT_GT(events, before) << "what was read makes room";
+}
+
+TEST_P(Counters, AFloodOfEventsIsReadInTurns) {
+  const auto library = StubLibrary::load(kStubs + "/push/libcudart.so.13");
+  attach(library, {"cudaMemcpy"});
+  auto* copy = library.function<Memcpy>("cudaMemcpy");
+  std::size_t events = 0;
+  char a[8], b[8];
+  auto reader = collect::EventReader::create(ring_, [&](const event_header&, std::size_t) {
+    ++events;
+    copy(a, b, 8, COPY_H2D);  // each event that is read makes another one
+    return true;
+  });
+  ASSERT_TRUE(reader);
+  copy(a, b, 8, COPY_H2D);
+  EXPECT_EQ((*reader)->consume({100, std::chrono::seconds(60)}), collect::Turn::more);
+  EXPECT_EQ(events, 100u);
+  EXPECT_EQ((*reader)->consume({1u << 30, std::chrono::milliseconds(1)}), collect::Turn::more);
+  EXPECT_GT(events, 100u);
+}
+
 TEST_P(Counters, EndedProcessesLeaveTheirTotalsAndNoMapEntries) {
   const auto library = StubLibrary::load(kStubs + "/push/libcudart.so.13");
   attach(library, {"cudaMemcpy"});

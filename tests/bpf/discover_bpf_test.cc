@@ -144,6 +144,113 @@ TEST_F(Discover, AScanOfTheHostShowsThisProcessWithItsStartTime) {
   EXPECT_TRUE(seen);
 }
 
+/// A child that does as it is told, until it is killed.
+class Child {
+ public:
+  template <typename Body>
+  explicit Child(Body body) {
+    int ready[2];
+    EXPECT_EQ(::pipe(ready), 0);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      body([&] { [[maybe_unused]] const auto written = ::write(ready[1], "x", 1); });
+      for (;;) ::pause();
+    }
+    ::close(ready[1]);
+    char byte = 0;
+    EXPECT_EQ(::read(ready[0], &byte, 1), 1);
+    ::close(ready[0]);
+  }
+  ~Child() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  std::uint32_t pid() const { return static_cast<std::uint32_t>(pid_); }
+
+ private:
+  pid_t pid_ = -1;
+};
+
+std::size_t count_of(const std::vector<FileMapping>& mappings, const fs::path& path) {
+  return static_cast<std::size_t>(
+      std::count_if(mappings.begin(), mappings.end(),
+                    [&](const FileMapping& mapping) { return mapping.path == path; }));
+}
+
+TEST_F(Discover, AFileThatAProcessMapsOftenIsShownOnce) {
+  const Child child([](const auto& ready) {
+    const int fd = ::open(kStub.c_str(), O_RDONLY | O_CLOEXEC);
+    for (int i = 0; i < 2000; ++i) ::mmap(nullptr, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+    ready();
+  });
+  EXPECT_EQ(count_of(*scanner_->scan_process(child.pid()), fs::canonical(kStub)), 1u);
+  std::size_t of_child = 0;
+  const auto everybody = scanner_->walk_host({});
+  ASSERT_TRUE(everybody);
+  for (const FileMapping& mapping : everybody->mappings)
+    if (mapping.process.tgid == child.pid() && mapping.path == fs::canonical(kStub)) ++of_child;
+  EXPECT_EQ(of_child, 1u) << "where the kernel walks over everybody at once";
+}
+
+TEST_F(Discover, AProcessIsListedWithItsMappingsAndItsThread) {
+  const Child child([](const auto& ready) { ready(); });
+  const auto found = scanner_->find_process(child.pid());
+  ASSERT_TRUE(found && *found);
+  EXPECT_EQ((*found)->tid, child.pid());
+  EXPECT_GT((*found)->mappings, 0u);
+  const auto all = scanner_->processes();
+  ASSERT_TRUE(all);
+  const auto listed = std::count_if(all->begin(), all->end(), [&](const RunningProcess& process) {
+    return process.process == (*found)->process;
+  });
+  EXPECT_EQ(listed, 1);
+}
+
+TEST_F(Discover, ALibraryThatAThreadMapsAfterItsLeaderHasEndedIsShownOnce) {
+  const Child child([](const auto& ready) {
+    for (int i = 0; i < 3; ++i)
+      std::thread([&, i] {
+        std::string stat;
+        do {
+          std::ifstream file("/proc/" + std::to_string(::getpid()) + "/stat");
+          std::getline(file, stat);
+        } while (stat.find(") Z ") == std::string::npos);
+        if (i == 0) {
+          const int fd = ::open(kStub.c_str(), O_RDONLY | O_CLOEXEC);
+          ::mmap(nullptr, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+          ready();
+        }
+        for (;;) ::pause();
+      }).detach();
+    ::syscall(SYS_exit, 0);  // this thread alone
+  });
+  const auto found = scanner_->find_process(child.pid());
+  ASSERT_TRUE(found && *found);
+  EXPECT_NE((*found)->tid, child.pid());
+  EXPECT_EQ(count_of(*scanner_->scan_process(child.pid()), fs::canonical(kStub)), 1u);
+  const auto all = scanner_->processes();
+  ASSERT_TRUE(all);
+  EXPECT_EQ(std::count_if(
+                all->begin(), all->end(),
+                [&](const RunningProcess& process) { return process.process.tgid == child.pid(); }),
+            1);
+}
+
+TEST_F(Discover, AWalkEndsAtItsLimitAndSaysSo) {
+  const Child child([](const auto& ready) { ready(); });
+  const auto process = scanner_->find_process(child.pid());
+  ASSERT_TRUE(process && *process);
+  const auto whole = scanner_->walk(**process, {});
+  ASSERT_TRUE(whole);
+  EXPECT_TRUE(whole->whole);
+  EXPECT_FALSE(whole->mappings.empty());
+  const auto cut = scanner_->walk(**process, {std::chrono::nanoseconds(0)});
+  ASSERT_TRUE(cut);
+  EXPECT_FALSE(cut->whole);
+}
+
 TEST_F(Discover, AnUninterestingFileIsLeftOutUntilItIsChanged) {
   const fs::path copy = folder_ / "libother.so";
   fs::copy_file(kStub, copy);
@@ -177,8 +284,8 @@ TEST_F(Discover, ANewMappingIsNoticedAtOnceWithItsTime) {
   const Mapping mapping(kStub);
   pollfd wait{watcher->descriptor(), POLLIN, 0};
   ASSERT_EQ(::poll(&wait, 1, 2000), 1);
-  bool lost = false, seen = false;
-  for (const MappingHint& hint : watcher->take(lost)) {
+  bool seen = false;
+  for (const MappingHint& hint : watcher->take().hints) {
     if (hint.pid != static_cast<unsigned>(::getpid()) || hint.path != fs::canonical(kStub))
       continue;
     seen = true;

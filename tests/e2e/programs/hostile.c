@@ -8,7 +8,8 @@
  *   mappings FILE COUNT PROCESSES  each process maps FILE executable so many times
  *   remap FILE                 maps FILE executable and unmaps it
  *   execs LIBRARY              the process, which maps LIBRARY, executes itself again and again
- *   late LIBRARY GO_FILE       ends its main thread; another one loads LIBRARY and calls when GO_FILE is there
+ *   late LIBRARY FOLDER CALLS  ends its main thread; another one loads LIBRARY when FOLDER/load is there, makes
+ *                              its calls when FOLDER/call is there, and then makes FOLDER/done
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -198,18 +199,29 @@ static void attack_execs(char** argv) {
   if (!stop) execv("/proc/self/exe", argv);
 }
 
-static void* late_thread(void* unused) {
-  void (*call)(int) = NULL;
-  ncclResult_t (*version)(ncclUniqueId*);
-  ncclUniqueId id;
+static void wait_for(const char* name) {
+  char path[4096];
 
-  while (access(arguments[1], F_OK) != 0) usleep(5000);
-  version = (ncclResult_t(*)(ncclUniqueId*))function(arguments[0], "ncclGetUniqueId");
-  (void)call;
-  for (;;) {
-    version(&id);
-    usleep(1000);
-  }
+  snprintf(path, sizeof(path), "%s/%s", arguments[1], name);
+  while (access(path, F_OK) != 0) usleep(5000);
+}
+
+static void* late_thread(void* unused) {
+  ncclResult_t (*init)(ncclComm_t*, int, ncclUniqueId, int);
+  char done[4096];
+  ncclUniqueId id;
+  ncclComm_t comm;
+  long i;
+
+  memset(&id, 1, sizeof(id));
+  wait_for("load");
+  init = (ncclResult_t(*)(ncclComm_t*, int, ncclUniqueId, int))function(arguments[0],
+                                                                        "ncclCommInitRank");
+  wait_for("call");
+  for (i = 0; i < number(2); i++) init(&comm, 4, id, 1);
+  snprintf(done, sizeof(done), "%s/done", arguments[1]);
+  close(open(done, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+  for (;;) pause();
   return unused;
 }
 
