@@ -4,6 +4,7 @@
 #define INGERO_ACCOUNT_H
 
 #include "api_functions.h"
+#include "share.h"
 #include "task.h"
 
 #define CUDA_ERROR_NOT_READY 600 /* an answer, not an error */
@@ -77,10 +78,12 @@ STATIC_FUNCTION struct call_stats *stats_create(struct call_key *key)
 	folded.process_start_ns = 0;
 	stats = bpf_map_lookup_elem(&folded_calls, &folded);
 	if (!stats) {
-		bpf_map_update_elem(&folded_calls, &folded, &no_stats, BPF_NOEXIST);
+		SHARED_INSERT(&folded_calls, &folded, &no_stats, folded.cgroup_id,
+			      SHARED_FOLDED_CALLS, LOSS_CALLS_MAP_FULL);
 		stats = bpf_map_lookup_elem(&folded_calls, &folded);
 	}
-	count_loss(stats ? LOSS_PROCESS_FOLDED : LOSS_CALLS_MAP_FULL);
+	if (stats)
+		count_loss(LOSS_PROCESS_FOLDED);
 	return stats;
 }
 
@@ -96,32 +99,26 @@ static __always_inline void add_to(u64 *counter, u64 n)
 	__sync_fetch_and_add(counter, n);
 }
 
-/* Adds to a u64 hash map, making the entry; false when the map is full. */
-static __always_inline int add_to_map(void *map, const void *key, u64 n)
-{
-	u64 zero = 0, *counter = bpf_map_lookup_elem(map, key);
-
-	if (!counter) {
-		bpf_map_update_elem(map, key, &zero, BPF_NOEXIST);
-		counter = bpf_map_lookup_elem(map, key);
-	}
-	if (!counter)
-		return 0;
-	__sync_fetch_and_add(counter, n);
-	return 1;
-}
-
-SHARED_FUNCTION int count_error(struct call_key *call, s32 code)
+/* Whether the code of an error found room. */
+STATIC_FUNCTION int count_error(struct call_key *call, s32 code)
 {
 	struct error_key key = {};
+	u64 zero = 0, *counter;
 
 	if (!call)
 		return 0;
 	key.call = *call;
 	key.code = code;
-	if (!add_to_map(&errors, &key, 1))
-		count_loss(LOSS_ERRORS_MAP_FULL);
-	return 0;
+	counter = bpf_map_lookup_elem(&errors, &key);
+	if (!counter) {
+		SHARED_INSERT(&errors, &key, &zero, key.call.cgroup_id, SHARED_ERRORS,
+			      LOSS_ERRORS_MAP_FULL);
+		counter = bpf_map_lookup_elem(&errors, &key);
+	}
+	if (!counter)
+		return 0;
+	add_to(counter, 1);
+	return 1;
 }
 
 static __always_inline void call_key_of(struct call_key *key, const struct thread_state *thread,
@@ -134,22 +131,38 @@ static __always_inline void call_key_of(struct call_key *key, const struct threa
 	key->direction = frame->direction;
 }
 
-/* A call that left without returning: counted as a call, its result and size are not known. */
-SHARED_FUNCTION int account_unfinished(struct thread_state *thread)
+/* A call whose return is not seen: counted as a call, its result and size are not known. */
+SHARED_FUNCTION int account_unfinished(struct thread_state *thread, struct call_frame *frame,
+				       u32 reason)
 {
 	struct call_key key = {};
 	struct call_stats *stats;
 
-	if (!thread || thread->frame.muted)
+	if (!thread || !frame || frame->muted)
 		return 0;
-	call_key_of(&key, thread, &thread->frame);
+	call_key_of(&key, thread, frame);
 	stats = stats_of(&key);
 	if (stats) {
 		add_to(&stats->calls, 1);
 		add_to(&stats->unfinished, 1);
 	}
-	count_loss(settings.entry_only ? LOSS_RESULT_UNKNOWN : LOSS_UNFINISHED_CALL);
+	count_loss(reason);
 	return 0;
+}
+
+/* The call that was set aside last is the open one again. */
+SHARED_FUNCTION int frame_take_back(struct thread_state *thread)
+{
+	struct call_frame *from;
+
+	if (!thread)
+		return 0;
+	from = thread->outer[1].sp ? &thread->outer[1] : &thread->outer[0];
+	if (!from->sp)
+		return 0;
+	thread->frame = *from;
+	from->sp = 0;
+	return 1;
 }
 
 /* Adds a finished call. `bytes` is what the call moved if it succeeded. */
@@ -168,7 +181,8 @@ static __always_inline struct call_stats *account_call(const struct thread_state
 		add_to(&stats->slow, 1);
 	if (failed) {
 		add_to(&stats->errors, 1);
-		count_error(key, result);
+		if (!count_error(key, result))
+			add_to(&stats->uncoded, 1);
 	} else if (bytes) {
 		add_to(&stats->bytes, bytes);
 	}

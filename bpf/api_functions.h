@@ -24,6 +24,10 @@ enum api_family {
 	API_NCCL_COMM_END = 10, /* Destroy, Abort: the handle is gone afterwards */
 	API_NCCL_COMM_CALL = 11, /* Finalize: counted, the handle lives on */
 	API_NCCL_GET_UNIQUE_ID = 12,
+	/* These are followed, not counted: */
+	API_NCCL_COMM_POLL = 13, /* when non-blocking calls are done */
+	API_CUDA_SET_DEVICE = 22, /* which device's default streams the thread means */
+	API_CUDA_STREAM_END = 23, /* the handle may come again, for another stream */
 	API_CUDA_COPY = 20,
 	API_CUDA_STREAM_SYNC = 21,
 };
@@ -135,7 +139,8 @@ enum copy_direction {
 	X(47, ncclCommDestroy, ncclCommDestroy, API_NCCL_COMM_END, API_SOURCE_NCCL, SHAPE_COMM(1))    \
 	X(48, ncclCommAbort, ncclCommAbort, API_NCCL_COMM_END, API_SOURCE_NCCL, SHAPE_COMM(1))        \
 	X(49, ncclCommFinalize, ncclCommFinalize, API_NCCL_COMM_CALL, API_SOURCE_NCCL, SHAPE_COMM(1)) \
-	X(50, ncclGetUniqueId, ncclGetUniqueId, API_NCCL_GET_UNIQUE_ID, API_SOURCE_NCCL, 0)
+	X(50, ncclGetUniqueId, ncclGetUniqueId, API_NCCL_GET_UNIQUE_ID, API_SOURCE_NCCL, 0)           \
+	X(51, ncclCommGetAsyncError, ncclCommGetAsyncError, API_NCCL_COMM_POLL, API_SOURCE_NCCL, SHAPE_COMM(1))
 
 #define API_CUDA_FUNCTIONS(X)                                                                         \
 	X(100, cudaMemcpy, cudaMemcpy, API_CUDA_COPY, API_SOURCE_CUDA, SHAPE_COPY(3, 0, 4, 0))        \
@@ -195,7 +200,9 @@ enum copy_direction {
 	X(152, cudaMemcpy3DBatchAsync, cudaMemcpy3DBatchAsync, API_CUDA_COPY, API_SOURCE_CUDA, SHAPE_COPY_BATCH_3D(2, 1, 0)) \
 	X(153, cudaMemcpy3DBatchAsync_ptsz, cudaMemcpy3DBatchAsync, API_CUDA_COPY, API_SOURCE_CUDA, SHAPE_COPY_BATCH_3D(2, 1, 0)) \
 	X(200, cudaStreamSynchronize, cudaStreamSynchronize, API_CUDA_STREAM_SYNC, API_SOURCE_CUDA, SHAPE_STREAM(1)) \
-	X(201, cudaStreamSynchronize_ptsz, cudaStreamSynchronize, API_CUDA_STREAM_SYNC, API_SOURCE_CUDA, SHAPE_STREAM(1))
+	X(201, cudaStreamSynchronize_ptsz, cudaStreamSynchronize, API_CUDA_STREAM_SYNC, API_SOURCE_CUDA, SHAPE_STREAM(1)) \
+	X(202, cudaSetDevice, cudaSetDevice, API_CUDA_SET_DEVICE, API_SOURCE_CUDA, 0)                 \
+	X(203, cudaStreamDestroy, cudaStreamDestroy, API_CUDA_STREAM_END, API_SOURCE_CUDA, SHAPE_STREAM(1))
 
 #define API_DRIVER_FUNCTIONS(X)                                                                       \
 	X(300, cuMemcpy, cuMemcpy, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_TO(COPY_DEFAULT, 3, 0)) \
@@ -261,7 +268,9 @@ enum copy_direction {
 	X(358, cuMemcpyWithAttributesAsync, cuMemcpyWithAttributesAsync, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_TO(COPY_UNKNOWN, 3, 5)) \
 	X(359, cuMemcpyWithAttributesAsync_ptsz, cuMemcpyWithAttributesAsync, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_TO(COPY_UNKNOWN, 3, 5)) \
 	X(360, cuMemcpy3DWithAttributesAsync, cuMemcpy3DWithAttributesAsync, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_BATCH_3D(1, 0, 3)) \
-	X(361, cuMemcpy3DWithAttributesAsync_ptsz, cuMemcpy3DWithAttributesAsync, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_BATCH_3D(1, 0, 3))
+	X(361, cuMemcpy3DWithAttributesAsync_ptsz, cuMemcpy3DWithAttributesAsync, API_CUDA_COPY, API_SOURCE_DRIVER, SHAPE_COPY_BATCH_3D(1, 0, 3)) \
+	X(362, cuStreamDestroy_v2, cuStreamDestroy, API_CUDA_STREAM_END, API_SOURCE_DRIVER, SHAPE_STREAM(1)) \
+	X(363, cuStreamDestroy, cuStreamDestroy, API_CUDA_STREAM_END, API_SOURCE_DRIVER, SHAPE_STREAM(1))
 
 #define API_FUNCTIONS(X) API_NCCL_FUNCTIONS(X) API_CUDA_FUNCTIONS(X) API_DRIVER_FUNCTIONS(X)
 

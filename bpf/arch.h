@@ -55,6 +55,15 @@ static __always_inline u64 frame_return_address(const user_regs_t *regs, u64 sp)
 	return address;
 }
 
+/* At a call's entry: where it returns to. */
+static __always_inline u64 return_address(const user_regs_t *regs)
+{
+	return frame_return_address(regs, USER_SP(regs));
+}
+
+/* Where the thread's own data lie: glibc and musl put them into the same mapping as its stack. */
+#define THREAD_POINTER(task) ((task)->thread.fsbase)
+
 #elif defined(__TARGET_ARCH_arm64)
 
 typedef struct user_pt_regs user_regs_t;
@@ -83,7 +92,7 @@ static __always_inline u64 register_arg(const user_regs_t *regs, u32 n)
 }
 
 /* Return address of the call that was entered with the stack pointer at `sp`. It is in a register at entry
- * and saved somewhere in the frame later, so deeper calls are taken for nested by the stack alone. */
+ * and saved somewhere in the frame later, so a call that was entered before is taken for open. */
 static __always_inline u64 frame_return_address(const user_regs_t *regs, u64 sp)
 {
 	struct task_struct *task;
@@ -95,6 +104,14 @@ static __always_inline u64 frame_return_address(const user_regs_t *regs, u64 sp)
 		       ? task->mm->uprobes_state.xol_area->vaddr
 		       : 0;
 }
+
+/* At a call's entry: where it returns to. */
+static __always_inline u64 return_address(const user_regs_t *regs)
+{
+	return LOAD_REGISTER(regs, regs[30]);
+}
+
+#define THREAD_POINTER(task) ((task)->thread.uw.tp_value)
 
 #else
 #error "no argument layout for this architecture"

@@ -94,11 +94,26 @@ static __always_inline void read_comm_ranks(struct comm_info *info, u64 comm)
 	info->nranks = ranks >> 32;
 }
 
+/* What a creating call has told, to a communicator that was in use before: at its own place, because other
+ * threads are adding to its counts. */
+static __always_inline void comm_adopt(struct comm_info *known, const struct comm_info *info)
+{
+	known->rank = info->rank;
+	known->nranks = info->nranks;
+	known->parent = info->parent;
+	known->function = info->function;
+	known->library = info->library;
+	known->device = info->device;
+	__builtin_memcpy(known->name, info->name, COMM_NAME_SIZE);
+	known->id_hash = info->id_hash;
+	known->created_ns = info->created_ns;
+}
+
 /* Makes a communicator known under the handle that the library has stored. */
 SHARED_FUNCTION int comm_publish(struct thread_state *thread, struct pending_comm *from, u64 comm)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct comm_info info = {};
+	struct comm_info info = {}, *known;
 	struct comm_key key = {};
 
 	if (!thread || !from || !comm)
@@ -111,14 +126,26 @@ SHARED_FUNCTION int comm_publish(struct thread_state *thread, struct pending_com
 	info.nranks = from->nranks <= MAX_RANKS ? from->nranks : 0;
 	info.function = API_COOKIE_ID(from->cookie);
 	info.library = COOKIE_LIBRARY(from->cookie);
+	info.device = from->device;
 	__builtin_memcpy(info.name, from->name, COMM_NAME_SIZE);
 	if (from->nranks == NRANKS_IN_MEMORY && info.function == FUNCTION_SPLIT)
 		read_comm_ranks(&info, comm);
 	comm_key_of(&key, thread, comm);
-	if (bpf_map_update_elem(&comms, &key, &info, BPF_ANY)) {
-		count_loss(LOSS_COMMS_MAP_FULL);
-		return 0;
+	known = bpf_map_lookup_elem(&comms, &key);
+	if (!known) {
+		if (SHARED_INSERT(&comms, &key, &info, info.cgroup_id, SHARED_COMMS,
+				  LOSS_COMMS_MAP_FULL)) {
+			send_comm_event(EVENT_COMM_CREATED, comm, &info);
+			return 1;
+		}
+		known = bpf_map_lookup_elem(&comms, &key);
 	}
+	if (!known)
+		return 0;
+	if (!known->created_ns) /* another thread has used it already */
+		comm_adopt(known, &info);
+	else
+		bpf_map_update_elem(&comms, &key, &info, BPF_ANY);
 	send_comm_event(EVENT_COMM_CREATED, comm, &info);
 	return 1;
 }
@@ -131,8 +158,23 @@ static __always_inline u64 user_pointer(u64 address)
 	return value;
 }
 
+/* Takes a promise into the thread's scratch; of several threads that find it, the one that deletes it. */
+SHARED_FUNCTION int promise_take(struct thread_state *thread, u64 owner, u64 slot)
+{
+	struct pending_key key = {.owner = owner, .slot = slot};
+	struct pending_comm *comm = bpf_map_lookup_elem(&pending, &key);
+
+	if (!thread || !comm)
+		return 0;
+	thread->scratch.pending = *comm;
+	if (bpf_map_delete_elem(&pending, &key))
+		return 0;
+	share_give(thread->scratch.pending.cgroup_id, SHARED_PENDING);
+	return 1;
+}
+
 /* The communicator that a non-blocking call has promised under this handle. */
-SHARED_FUNCTION int comm_publish_async(struct thread_state *thread, u64 handle)
+STATIC_FUNCTION int comm_publish_async(struct thread_state *thread, u64 handle)
 {
 	struct pending_key key = {};
 	struct pending_comm *comm;
@@ -145,8 +187,8 @@ SHARED_FUNCTION int comm_publish_async(struct thread_state *thread, u64 handle)
 		comm = bpf_map_lookup_elem(&pending, &key);
 		if (!comm || user_pointer(comm->out) != handle)
 			continue;
-		thread->scratch.pending = *comm;
-		bpf_map_delete_elem(&pending, &key);
+		if (!promise_take(thread, key.owner, key.slot))
+			return 0;
 		return comm_publish(thread, &thread->scratch.pending, handle);
 	}
 	return 0;

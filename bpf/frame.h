@@ -1,54 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-/* One call from entry to return. Only the outermost traced call of a thread counts; stack pointers tell
- * which call returns, so that nesting needs no depth counter that a longjmp could leave behind. */
+/* One call from entry to return. Only the outermost traced call of a thread counts, and what it does not
+ * make itself (nesting.h); stack pointers tell which call returns, so that nesting needs no depth counter
+ * that a longjmp could leave behind. */
 #ifndef INGERO_FRAME_H
 #define INGERO_FRAME_H
 
-#include "account.h"
-
-/* Whether an address is where the kernel makes probed functions return to. */
-SHARED_FUNCTION int is_return_trampoline(u64 address)
-{
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct mm_struct *mm = task->mm;
-
-	if (!mm || !mm->uprobes_state.xol_area)
-		return 0;
-	return mm->uprobes_state.xol_area->vaddr == address;
-}
-
-#define FIRST_RUNTIME_FUNCTION 100
-#define FIRST_DRIVER_FUNCTION 300
-
-/* Whether one function is known to call another: all that entry-only mode has against taking what an
- * earlier call left on the stack for a call that still runs. */
-static __always_inline int is_known_to_call(u64 outer_cookie, u64 inner_cookie)
-{
-	u32 outer = API_COOKIE_ID(outer_cookie), inner = API_COOKIE_ID(inner_cookie);
-
-	if (inner >= FIRST_DRIVER_FUNCTION)
-		return outer >= FIRST_RUNTIME_FUNCTION && outer < FIRST_DRIVER_FUNCTION;
-	return (outer == 4 && inner == 5) || /* ncclBcast, ncclBroadcast */
-	       (outer == 43 && inner == 50) || /* ncclCommInitAll, ncclGetUniqueId */
-	       (outer >= 144 && outer <= 147 && inner >= 108 && inner <= 123); /* array to array */
-}
-
-/* Whether the call of the frame still runs around this entry: by a call (the stack has grown) or by a tail
- * call (it has not). After a longjmp out of it the stack may have grown as well, so look whether the way
- * back through the return probe is still in place. */
-static __always_inline int is_nested_in(user_regs_t *regs, const struct call_frame *frame,
-					u64 cookie)
-{
-	u64 way_back;
-
-	if (USER_SP(regs) > frame->sp)
-		return 0;
-	way_back = frame_return_address(regs, frame->sp);
-	if (is_return_trampoline(way_back)) /* our return probe's, or another tracer's */
-		return 1;
-	return settings.entry_only && USER_SP(regs) < frame->sp &&
-	       way_back == frame->return_address && is_known_to_call(frame->cookie, cookie);
-}
+#include "nesting.h"
 
 SHARED_FUNCTION int thread_policy_copy(struct thread_state *thread, u64 cgroup_id)
 {
@@ -92,19 +49,20 @@ static __always_inline int policy_counts(struct thread_state *thread, u64 cookie
 /* Opens the frame of an outermost call; NULL: nested, or not to be counted. Where only other functions
  * count, the frame is opened muted, so that the calls inside it are not taken for the user's. */
 static __always_inline struct call_frame *frame_open(user_regs_t *regs, struct thread_state *thread,
-						     u64 cookie, int when)
+						     u64 cookie, enum frame_family family, int when)
 {
 	struct call_frame *frame = &thread->frame;
 	u64 sp = USER_SP(regs);
-	int counts;
+	int counts, relation;
 
 	if (!thread->traced)
 		return NULL;
-	if (frame->sp) {
-		if (is_nested_in(regs, frame, cookie))
+	if (frame->sp || thread->outer[0].sp || thread->outer[1].sp) {
+		relation = frame_settle(regs, thread, cookie);
+		if (relation == FRAME_AROUND)
 			return NULL;
-		if (!settings.entry_only) /* there every call was counted when it began */
-			account_unfinished(thread);
+		if (relation == FRAME_ELSEWHERE)
+			frame = &thread->elsewhere;
 	}
 	counts = policy_counts(thread, cookie);
 	if (!counts && when == FRAME_IF_COUNTED && !thread->policy.cuda &&
@@ -116,18 +74,22 @@ static __always_inline struct call_frame *frame_open(user_regs_t *regs, struct t
 	frame->streamed = counts && (settings.stream_calls || thread->policy.stream);
 	frame->sp = sp;
 	frame->cookie = cookie;
+	frame->family = family;
 	frame->direction = 0;
 	frame->size = 0;
 	return frame;
 }
 
 /* Closes the frame of the call that returns; NULL: a nested call, or one that was never opened. */
-static __always_inline struct call_frame *frame_close(user_regs_t *regs,
-						      struct thread_state *thread)
+static __always_inline struct call_frame *
+frame_close(user_regs_t *regs, struct thread_state *thread, enum frame_family family)
 {
+	u64 sp = USER_SP(regs) - RETURN_SP_DELTA;
 	struct call_frame *frame = &thread->frame;
 
-	if (!frame->sp || USER_SP(regs) != frame->sp + RETURN_SP_DELTA)
+	if (frame->sp != sp)
+		frame = thread->outer[1].sp == sp ? &thread->outer[1] : &thread->outer[0];
+	if (frame->sp != sp || frame->family != family)
 		return NULL;
 	frame->sp = 0;
 	return frame;
@@ -141,9 +103,14 @@ static __always_inline struct call_frame *frame_close(user_regs_t *regs,
 static __always_inline int frame_start(user_regs_t *regs, struct thread_state *thread,
 				       struct call_frame *frame)
 {
+	if (frame == &thread->elsewhere) {
+		account_unfinished(thread, frame, LOSS_OTHER_STACK);
+		frame->sp = 0;
+		return FRAME_SKIPPED;
+	}
 	if (settings.entry_only) {
-		frame->return_address = frame_return_address(regs, frame->sp);
-		account_unfinished(thread);
+		frame->return_address = return_address(regs);
+		account_unfinished(thread, frame, LOSS_RESULT_UNKNOWN);
 		return FRAME_SKIPPED;
 	}
 	frame->start_ns = bpf_ktime_get_ns();

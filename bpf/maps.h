@@ -9,6 +9,10 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
+/* Which programs opened a frame: with entry and return probes apart, a function's return program also runs
+ * for a call that came to it by a tail call out of another family's. */
+enum frame_family { FRAME_COLLECTIVE = 1, FRAME_LIFECYCLE, FRAME_COPY, FRAME_SYNC };
+
 /* The outermost traced call that a thread is in. */
 struct call_frame {
 	u64 sp; /* stack pointer at entry; 0: no call */
@@ -30,12 +34,17 @@ struct call_frame {
 	u8 datatype;
 	u8 muted; /* the policy leaves this call out: only its effects on others are followed */
 	u8 streamed; /* the call is sent to the ring */
-	u8 pad[3];
+	u8 family; /* enum frame_family */
+	u8 unsized; /* of a copy: how much it moves is not known */
+	union {
+		u8 deferred; /* of a copy: its sizes can be read at the return only */
+		u8 known; /* of a collective: its communicator was known at the entry */
+	};
 	char name[COMM_NAME_SIZE];
 };
 
 #define MAX_PENDING_COMMS 64
-#define MAX_ASYNC_COMMS 16 /* of a process: made by non-blocking calls, not used yet */
+#define MAX_ASYNC_COMMS 64 /* of a process: made by non-blocking calls, not used yet */
 
 /* A communicator whose pointer the library stores later. */
 struct pending_comm {
@@ -46,6 +55,9 @@ struct pending_comm {
 	u64 cookie;
 	s32 rank;
 	u32 nranks;
+	u64 cgroup_id;
+	u32 device;
+	u32 pad;
 	char name[COMM_NAME_SIZE];
 };
 
@@ -57,20 +69,43 @@ struct thread_scratch {
 	struct pending_comm pending;
 };
 
+#define OUTER_FRAMES 2
+#define BATCH_CHUNK 32 /* sizes of a batch that are read at a time */
+
+/* The sum of a batch of copies while it is made. */
+struct batch_walk {
+	u64 address;
+	u64 left;
+	u64 total;
+	u32 reason; /* why the total is not known */
+	u32 stopped;
+	u64 chunk[BATCH_CHUNK];
+};
+
 struct thread_state {
 	u64 process_start_ns;
 	u32 tgid;
 	u32 exec_id;
 	u32 traced;
 	u32 group_depth;
+	u32 promises; /* this thread has made calls that promise a communicator for later */
+	u32 pad;
 	u32 pending_comms; /* made in the open group, to be read at its end */
 	u32 policy_generation; /* of the copy below */
 	u64 unique_id_sp; /* ncclGetUniqueId called inside ncclCommInitAll */
 	u64 unique_id_out;
 	u64 cgroup_id; /* at the last outermost call's entry; 0: none yet */
 	struct cgroup_policy policy; /* copy of what holds for that cgroup */
+	/* Where code of a traced file was seen last, while settings.files_generation is this. */
+	u64 library_start;
+	u64 library_size;
+	u32 library_generation;
+	u32 device; /* that the thread has set last; 0 is what it begins with */
 	struct call_frame frame;
 	struct thread_scratch scratch;
+	struct call_frame outer[OUTER_FRAMES]; /* set aside while a call beside them is open */
+	struct batch_walk walk;
+	struct call_frame elsewhere; /* a call that is counted at its entry: see nesting.h */
 };
 
 /* Where it is kept until then. */
@@ -86,6 +121,14 @@ static __always_inline void async_key_of(struct pending_key *key, u64 process_st
 	key->slot = ((u64)tgid << 32) | ((exec_id & 0xffffff) << 8) | slot;
 }
 
+/* Tables that containers share: see share.h. */
+#define FOLDED_CALLS_ENTRIES 2048
+#define ERRORS_ENTRIES 4096
+#define UNSCALED_ENTRIES 4096
+#define COMMS_ENTRIES 8192
+#define PENDING_ENTRIES 4096
+#define STREAMS_ENTRIES 8192
+
 /* Hash maps are preallocated: kernels before 6.1 must not allocate in a uprobe. Sizes are set at load. */
 struct calls_map {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -98,7 +141,7 @@ extern struct calls_map calls SEC(".maps");
 /* Room of its own for the processes that find `calls` full: one entry per cgroup, function and direction. */
 struct folded_calls_map {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 2048);
+	__uint(max_entries, FOLDED_CALLS_ENTRIES);
 	__type(key, struct call_key);
 	__type(value, struct call_stats);
 };
@@ -106,7 +149,7 @@ extern struct folded_calls_map folded_calls SEC(".maps");
 
 struct errors_map {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 4096);
+	__uint(max_entries, ERRORS_ENTRIES);
 	__type(key, struct error_key);
 	__type(value, u64);
 };
@@ -114,7 +157,7 @@ extern struct errors_map errors SEC(".maps");
 
 struct unscaled_map {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 4096);
+	__uint(max_entries, UNSCALED_ENTRIES);
 	__type(key, struct unscaled_key);
 	__type(value, u64);
 };
@@ -130,7 +173,7 @@ extern struct processes_map processes SEC(".maps");
 
 struct comms_map {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 8192);
+	__uint(max_entries, COMMS_ENTRIES);
 	__type(key, struct comm_key);
 	__type(value, struct comm_info);
 };
@@ -138,7 +181,7 @@ extern struct comms_map comms SEC(".maps");
 
 struct pending_map {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1024);
+	__uint(max_entries, PENDING_ENTRIES);
 	__type(key, struct pending_key);
 	__type(value, struct pending_comm);
 };
@@ -146,11 +189,20 @@ extern struct pending_map pending SEC(".maps");
 
 struct streams_map {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 8192);
+	__uint(max_entries, STREAMS_ENTRIES);
 	__type(key, struct stream_key);
 	__type(value, struct stream_state);
 };
 extern struct streams_map streams SEC(".maps");
+
+struct shares_map {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, u64); /* cgroup id, or ALL_CGROUPS */
+	__type(value, struct table_share);
+};
+extern struct shares_map shares SEC(".maps");
+extern struct shares_map shares_returned SEC(".maps");
 
 struct layouts_map {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -227,6 +279,15 @@ struct known_files_map {
 };
 extern struct known_files_map known_files SEC(".maps");
 
+/* Files that have probes. */
+struct traced_files_map {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 8192);
+	__type(key, struct file_key);
+	__type(value, u32); /* index of the library */
+};
+extern struct traced_files_map traced_files SEC(".maps");
+
 struct losses_map {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, LOSS_REASONS);
@@ -302,7 +363,7 @@ extern const volatile unsigned int may_read_kernel SEC(".rodata");
  * neither key nor value of a map: kernels before 6.2 know only that it is memory. A function that needs
  * that is STATIC_FUNCTION. */
 #define SHARED_FUNCTION __weak __noinline
-#define STATIC_FUNCTION static __noinline
+#define STATIC_FUNCTION static __noinline __attribute__((unused))
 
 static __always_inline void count_loss_n(u32 reason, u64 n)
 {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0
 /* Collectives and point-to-point calls of NCCL and RCCL. */
 #include "comm.h"
+#include "stream.h"
 
 #define NCCL_IN_PROGRESS 7
 #define NCCL_DATATYPES 12
@@ -28,12 +29,25 @@ static __always_inline u64 elements_size(u64 count, u32 datatype)
 	return count << shift;
 }
 
+/* Who the communicator is before the call: another thread may end it while the call is open. */
+static __always_inline void note_comm(struct thread_state *thread, struct call_frame *frame)
+{
+	struct comm_key key = {};
+	struct comm_info *comm;
+
+	comm_key_of(&key, thread, frame->comm);
+	comm = bpf_map_lookup_elem(&comms, &key);
+	frame->known = comm != NULL;
+	frame->nranks = comm ? comm->nranks : 0;
+}
+
 static __always_inline int nccl_collective_enter(user_regs_t *regs, u64 cookie)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct thread_state *thread = thread_at_entry(task);
 	struct call_frame *frame =
-		thread ? frame_open(regs, thread, cookie, FRAME_IF_COUNTED) : NULL;
+		thread ? frame_open(regs, thread, cookie, FRAME_COLLECTIVE, FRAME_IF_COUNTED)
+		       : NULL;
 
 	if (!frame)
 		return FRAME_SKIPPED;
@@ -42,6 +56,7 @@ static __always_inline int nccl_collective_enter(user_regs_t *regs, u64 cookie)
 	frame->comm = call_arg(regs, API_COOKIE_OBJECT(cookie));
 	frame->stream = call_arg(regs, API_COOKIE_STREAM(cookie));
 	frame->size = elements_size(frame->count, (u32)call_arg(regs, API_COOKIE_TYPE(cookie)));
+	note_comm(thread, frame);
 	if (frame->streamed) {
 		frame->peer = call_arg(regs, API_COOKIE_PEER(cookie));
 		frame->redop = call_arg(regs, API_COOKIE_REDOP(cookie));
@@ -65,17 +80,18 @@ STATIC_FUNCTION struct comm_info *comm_unknown(struct thread_state *thread, stru
 	info->rank = RANK_UNKNOWN;
 	info->cgroup_id = task_cgroup_id(task);
 	info->library = COOKIE_LIBRARY(cookie);
+	info->device = thread->device;
 	if (comm_has_size(info->library, info->cgroup_id, key->comm))
 		read_comm_ranks(info, key->comm);
-	if (bpf_map_update_elem(&comms, key, info, BPF_NOEXIST))
-		return bpf_map_lookup_elem(&comms, key);
-	send_comm_event(EVENT_COMM_UNKNOWN, key->comm, info);
+	if (SHARED_INSERT(&comms, key, info, info->cgroup_id, SHARED_COMMS, LOSS_COMMS_MAP_FULL))
+		send_comm_event(EVENT_COMM_UNKNOWN, key->comm, info);
 	return bpf_map_lookup_elem(&comms, key);
 }
 
-SHARED_FUNCTION int keep_unscaled(struct call_key *call, struct comm_key *comm, u64 size)
+STATIC_FUNCTION int keep_unscaled(struct call_key *call, struct comm_key *comm, u64 size)
 {
 	struct unscaled_key key = {};
+	u64 zero = 0, *bytes;
 
 	if (!call || !comm)
 		return 0;
@@ -83,8 +99,14 @@ SHARED_FUNCTION int keep_unscaled(struct call_key *call, struct comm_key *comm, 
 	key.comm = comm->comm;
 	key.exec_id = comm->exec_id;
 	count_loss(LOSS_UNKNOWN_COMMUNICATOR);
-	if (!add_to_map(&unscaled, &key, size))
-		count_loss(LOSS_UNSCALED_MAP_FULL);
+	bytes = bpf_map_lookup_elem(&unscaled, &key);
+	if (!bytes) {
+		SHARED_INSERT(&unscaled, &key, &zero, key.call.cgroup_id, SHARED_UNSCALED,
+			      LOSS_UNSCALED_MAP_FULL);
+		bytes = bpf_map_lookup_elem(&unscaled, &key);
+	}
+	if (bytes)
+		add_to(bytes, size);
 	return 0;
 }
 
@@ -95,7 +117,7 @@ static __always_inline u64 message_size(struct call_frame *frame, struct comm_in
 
 	if (!API_COOKIE_PER_RANK(frame->cookie))
 		return frame->size;
-	ranks = comm ? comm->nranks : 0;
+	ranks = comm ? comm->nranks : frame->nranks;
 	if (ranks && frame->size > MAX_CALL_BYTES / ranks) {
 		count_loss(LOSS_FORGED_SIZE);
 		frame->size = 0;
@@ -103,44 +125,14 @@ static __always_inline u64 message_size(struct call_frame *frame, struct comm_in
 	return frame->size * ranks;
 }
 
-/* Remembers the stream's last collective for the synchronize that may follow. */
-STATIC_FUNCTION int stream_create(struct stream_key *key, struct call_key *call)
-{
-	struct stream_state state = {};
-
-	if (!key || !call)
-		return 0;
-	state.call = *call;
-	if (bpf_map_update_elem(&streams, key, &state, BPF_ANY))
-		count_loss(LOSS_STREAMS_MAP_FULL);
-	return 0;
-}
-
-static __always_inline void mark_stream(struct thread_state *thread, struct call_frame *frame,
-					struct call_key *call)
-{
-	struct stream_key key = {};
-	struct stream_state *state;
-
-	key.stream = frame->stream;
-	key.process_start_ns = thread->process_start_ns;
-	key.tgid = thread->tgid;
-	key.exec_id = thread->exec_id;
-	state = bpf_map_lookup_elem(&streams, &key);
-	if (!state) {
-		stream_create(&key, call);
-		return;
-	}
-	state->call = *call;
-}
-
 static __always_inline void nccl_collective_exit(user_regs_t *regs)
 {
 	u64 now = bpf_ktime_get_ns(), bytes, sequence = 0;
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct thread_state *thread = thread_at_return(task);
-	struct call_frame *frame = thread ? frame_close(regs, thread) : NULL;
+	struct call_frame *frame = thread ? frame_close(regs, thread, FRAME_COLLECTIVE) : NULL;
 	struct comm_key comm_key = {};
+	struct stream_key stream = {};
 	struct call_key key = {};
 	struct comm_info *comm;
 	u32 function;
@@ -154,7 +146,7 @@ static __always_inline void nccl_collective_exit(user_regs_t *regs)
 	call_key_of(&key, thread, frame);
 	comm_key_of(&comm_key, thread, frame->comm);
 	comm = bpf_map_lookup_elem(&comms, &comm_key);
-	if (!comm && !failed)
+	if (!comm && !failed && !frame->known)
 		comm = comm_unknown(thread, &comm_key, frame->cookie);
 	bytes = message_size(frame, comm);
 	if (!frame->muted)
@@ -168,8 +160,11 @@ static __always_inline void nccl_collective_exit(user_regs_t *regs)
 			add_to(&comm->collectives, 1);
 			sequence = comm->collectives;
 		}
-		if (!frame->muted)
-			mark_stream(thread, frame, &key);
+		if (!frame->muted) {
+			stream_key_of(&stream, thread, frame->stream,
+				      comm ? comm->device : thread->device, 0);
+			mark_stream(&stream, &key);
+		}
 	}
 	if (frame->streamed)
 		send_call(task, &key, thread, frame, comm, sequence, now - frame->start_ns,
@@ -184,7 +179,7 @@ static __always_inline int cuda_stream_sync_enter(user_regs_t *regs, u64 cookie)
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct thread_state *thread = thread_at_entry(task);
 	struct call_frame *frame =
-		thread ? frame_open(regs, thread, cookie, FRAME_IF_COUNTED) : NULL;
+		thread ? frame_open(regs, thread, cookie, FRAME_SYNC, FRAME_IF_COUNTED) : NULL;
 
 	if (!frame)
 		return FRAME_SKIPPED;
@@ -194,34 +189,16 @@ static __always_inline int cuda_stream_sync_enter(user_regs_t *regs, u64 cookie)
 	return frame_start(regs, thread, frame);
 }
 
-static __always_inline void count_barrier(struct thread_state *thread, u64 stream)
-{
-	struct stream_key key = {};
-	struct stream_state *state;
-	struct call_stats *stats;
-	struct call_key call;
-
-	key.stream = stream;
-	key.process_start_ns = thread->process_start_ns;
-	key.tgid = thread->tgid;
-	key.exec_id = thread->exec_id;
-	state = bpf_map_lookup_elem(&streams, &key);
-	if (!state)
-		return;
-	call = state->call;
-	bpf_map_delete_elem(&streams,
-			    &key); /* so that the map holds only streams nobody waited for */
-	stats = stats_of(&call);
-	if (stats)
-		add_to(&stats->barriers, 1);
-}
+#define FUNCTION_STREAM_SYNC_PTSZ 201
+#define FUNCTION_DRIVER_STREAM_SYNC_PTSZ 324
 
 static __always_inline void cuda_stream_sync_exit(user_regs_t *regs)
 {
 	u64 now = bpf_ktime_get_ns();
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct thread_state *thread = thread_at_return(task);
-	struct call_frame *frame = thread ? frame_close(regs, thread) : NULL;
+	struct call_frame *frame = thread ? frame_close(regs, thread, FRAME_SYNC) : NULL;
+	struct stream_key stream = {};
 	struct call_key key = {};
 	s32 result;
 	int failed;
@@ -233,8 +210,12 @@ static __always_inline void cuda_stream_sync_exit(user_regs_t *regs)
 	call_key_of(&key, thread, frame);
 	if (!frame->muted)
 		account_call(thread, &key, now - frame->start_ns, 0, result, failed);
-	if (result == 0)
-		count_barrier(thread, frame->stream);
+	if (result == 0) {
+		stream_key_of(&stream, thread, frame->stream, thread->device,
+			      key.function == FUNCTION_STREAM_SYNC_PTSZ ||
+				      key.function == FUNCTION_DRIVER_STREAM_SYNC_PTSZ);
+		count_barrier(&stream);
+	}
 	if (frame->streamed)
 		send_call(task, &key, thread, frame, NULL, 0, now - frame->start_ns, 0, result,
 			  failed);

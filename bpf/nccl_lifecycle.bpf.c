@@ -34,16 +34,6 @@ static __always_inline void read_name(struct call_frame *frame, u64 config)
 	bpf_probe_read_user_str(frame->name, COMM_NAME_SIZE, (void *)name);
 }
 
-static __always_inline void begin_comm(struct call_frame *frame, u64 out, u32 nranks, s32 rank,
-				       u64 hash)
-{
-	frame->out = out;
-	frame->out_before = user_pointer(out);
-	frame->nranks = nranks;
-	frame->rank = rank;
-	frame->id_hash = hash;
-}
-
 STATIC_FUNCTION struct comm_info *known_comm(struct thread_state *thread, u64 handle)
 {
 	struct comm_key key = {};
@@ -52,6 +42,39 @@ STATIC_FUNCTION struct comm_info *known_comm(struct thread_state *thread, u64 ha
 		return NULL;
 	comm_key_of(&key, thread, handle);
 	return bpf_map_lookup_elem(&comms, &key);
+}
+
+/* Children are numbered by the calls that made them, on every rank alike: one that fails on this rank makes
+ * none on any other. */
+static __always_inline void count_child(struct thread_state *thread, struct call_frame *frame)
+{
+	u32 function = API_COOKIE_ID(frame->cookie);
+	struct comm_info *parent;
+
+	if (function != FUNCTION_SPLIT && function != FUNCTION_SHRINK)
+		return;
+	parent = known_comm(thread, frame->comm);
+	if (!parent)
+		return;
+	if (function == FUNCTION_SPLIT)
+		parent->splits++;
+	else
+		parent->shrinks++;
+}
+
+static __always_inline void begin_comm(struct thread_state *thread, struct call_frame *frame,
+				       u64 out, u32 nranks, s32 rank, u64 hash)
+{
+	frame->out = out;
+	frame->out_before = user_pointer(out);
+	frame->nranks = nranks;
+	frame->rank = rank;
+	frame->id_hash = hash;
+	/* Another handle may lie there, that an earlier call has promised: nobody else will see it any more. */
+	if (frame->out_before)
+		comm_publish_async(thread, frame->out_before);
+	if (settings.entry_only)
+		count_child(thread, frame);
 }
 
 /* 1 or 0, without a branch: a branch per rank would double what kernels up to 5.15 have to verify. */
@@ -104,13 +127,11 @@ STATIC_FUNCTION int split_enter(user_regs_t *regs, struct thread_state *thread,
 	if (parent && parent->id_hash)
 		hash = hash_pair(parent->id_hash,
 				 ((u64)parent->splits << 32) | (u32)call_arg(regs, 2));
-	if (parent)
-		parent->splits++;
 	if (parent && parent->nranks &&
 	    comm_memory_ranks(parent->library, parent->cgroup_id, frame->comm) ==
 		    pack_ranks(parent->rank, parent->nranks))
 		nranks = NRANKS_IN_MEMORY;
-	begin_comm(frame, call_arg(regs, 4), nranks, RANK_UNKNOWN, hash);
+	begin_comm(thread, frame, call_arg(regs, 4), nranks, RANK_UNKNOWN, hash);
 	if ((s32)call_arg(regs, 2) == SPLIT_NO_COLOR)
 		frame->out = 0;
 	read_name(frame, call_arg(regs, 5));
@@ -129,9 +150,7 @@ STATIC_FUNCTION int shrink_enter(user_regs_t *regs, struct thread_state *thread,
 	parent = known_comm(thread, frame->comm);
 	if (parent && parent->id_hash)
 		hash = hash_pair(~parent->id_hash, parent->shrinks);
-	if (parent)
-		parent->shrinks++;
-	begin_comm(frame, call_arg(regs, 4), 0, RANK_UNKNOWN, hash);
+	begin_comm(thread, frame, call_arg(regs, 4), 0, RANK_UNKNOWN, hash);
 	shrink_ranks(frame, parent, call_arg(regs, 2), (u32)call_arg(regs, 3));
 	read_name(frame, call_arg(regs, 5));
 	return 0;
@@ -150,7 +169,7 @@ STATIC_FUNCTION int grow_enter(user_regs_t *regs, struct thread_state *thread,
 	parent = known_comm(thread, frame->comm);
 	if (rank < 0 && parent)
 		rank = parent->rank;
-	begin_comm(frame, call_arg(regs, 5), (u32)call_arg(regs, 2), rank,
+	begin_comm(thread, frame, call_arg(regs, 5), (u32)call_arg(regs, 2), rank,
 		   id ? unique_id_hash(id) : 0);
 	read_name(frame, call_arg(regs, 6));
 	return 0;
@@ -176,7 +195,9 @@ SHARED_FUNCTION int end_comm(struct thread_state *thread, struct call_frame *fra
 	frame->nranks = info->nranks;
 	frame->id_hash = info->id_hash;
 	thread->scratch.info = *info;
-	bpf_map_delete_elem(&comms, &key);
+	if (bpf_map_delete_elem(&comms, &key)) /* another thread ends it too */
+		return 0;
+	share_give(thread->scratch.info.cgroup_id, SHARED_COMMS);
 	send_comm_event(EVENT_COMM_ENDED, handle, &thread->scratch.info);
 	return 0;
 }
@@ -191,7 +212,7 @@ STATIC_FUNCTION int lifecycle_arguments(user_regs_t *regs, struct thread_state *
 	switch (function) {
 	case FUNCTION_INIT_RANK:
 	case FUNCTION_INIT_RANK_CONFIG:
-		begin_comm(frame, call_arg(regs, 1), (u32)call_arg(regs, 2),
+		begin_comm(thread, frame, call_arg(regs, 1), (u32)call_arg(regs, 2),
 			   (s32)call_arg(regs, ARG_BEHIND_UNIQUE_ID(4)),
 			   unique_id_hash(UNIQUE_ID_ADDRESS(regs)));
 		read_name(frame, function == FUNCTION_INIT_RANK_CONFIG
@@ -199,12 +220,13 @@ STATIC_FUNCTION int lifecycle_arguments(user_regs_t *regs, struct thread_state *
 					 : 0);
 		break;
 	case FUNCTION_INIT_SCALABLE:
-		begin_comm(frame, call_arg(regs, 1), (u32)call_arg(regs, 2), (s32)call_arg(regs, 3),
-			   unique_id_hash(call_arg(regs, 5)));
+		begin_comm(thread, frame, call_arg(regs, 1), (u32)call_arg(regs, 2),
+			   (s32)call_arg(regs, 3), unique_id_hash(call_arg(regs, 5)));
 		read_name(frame, call_arg(regs, 6));
 		break;
 	case FUNCTION_INIT_ALL:
-		begin_comm(frame, call_arg(regs, 1), (u32)call_arg(regs, 2), 0, 0);
+		begin_comm(thread, frame, call_arg(regs, 1), (u32)call_arg(regs, 2), 0, 0);
+		frame->out_before = call_arg(regs, 3); /* the devices; NULL: 0, 1, 2 ... */
 		read_name(frame, 0);
 		break;
 	case FUNCTION_SPLIT:
@@ -245,7 +267,7 @@ static __always_inline int nccl_lifecycle_enter(user_regs_t *regs, u64 cookie)
 		thread->unique_id_out = call_arg(regs, 1);
 		return FRAME_ENTERED;
 	}
-	frame = frame_open(regs, thread, cookie, FRAME_ALWAYS);
+	frame = frame_open(regs, thread, cookie, FRAME_LIFECYCLE, FRAME_ALWAYS);
 	if (!frame)
 		return FRAME_SKIPPED;
 	frame->count = 0;
@@ -274,6 +296,10 @@ SHARED_FUNCTION int init_all_exit(struct thread_state *thread, struct call_frame
 		if (i >= nranks)
 			break;
 		comm->rank = i;
+		comm->device = i;
+		if (frame->out_before)
+			bpf_probe_read_user(&comm->device, sizeof(comm->device),
+					    (void *)(frame->out_before + 4 * (u64)i));
 		comm_publish(thread, comm, user_pointer(frame->out + 8 * (u64)i));
 	}
 	if (nranks > MAX_PENDING_COMMS)
@@ -281,11 +307,15 @@ SHARED_FUNCTION int init_all_exit(struct thread_state *thread, struct call_frame
 	return 0;
 }
 
-STATIC_FUNCTION int create_exit(struct thread_state *thread, struct call_frame *frame)
+STATIC_FUNCTION int create_exit(struct thread_state *thread, struct call_frame *frame,
+				int in_progress)
 {
 	struct pending_comm *comm;
 
-	if (!thread || !frame || !frame->out)
+	if (!thread || !frame)
+		return 0;
+	count_child(thread, frame);
+	if (!frame->out)
 		return 0;
 	comm = &thread->scratch.pending;
 	comm->out = frame->out;
@@ -295,14 +325,18 @@ STATIC_FUNCTION int create_exit(struct thread_state *thread, struct call_frame *
 	comm->cookie = frame->cookie;
 	comm->rank = frame->rank;
 	comm->nranks = frame->nranks;
+	comm->device = thread->device;
+	comm->cgroup_id = thread->cgroup_id;
 	__builtin_memcpy(comm->name, frame->name, COMM_NAME_SIZE);
-	comm_created(thread, comm);
+	comm_created(thread, comm, in_progress);
 	return 0;
 }
 
 STATIC_FUNCTION int lifecycle_effects(struct thread_state *thread, struct call_frame *frame,
-				      u32 function, int failed)
+				      u32 function, s32 result)
 {
+	int in_progress = result == NCCL_IN_PROGRESS, failed = result != 0 && !in_progress;
+
 	if (!thread || !frame)
 		return 0;
 	switch (function) {
@@ -314,7 +348,7 @@ STATIC_FUNCTION int lifecycle_effects(struct thread_state *thread, struct call_f
 		if (thread->group_depth)
 			thread->group_depth--;
 		if (!thread->group_depth && thread->pending_comms)
-			comms_at_group_end(thread);
+			comms_at_group_end(thread, in_progress);
 		break;
 	case FUNCTION_INIT_ALL:
 		if (!failed)
@@ -322,7 +356,7 @@ STATIC_FUNCTION int lifecycle_effects(struct thread_state *thread, struct call_f
 		break;
 	default:
 		if (!failed)
-			create_exit(thread, frame);
+			create_exit(thread, frame, in_progress);
 	}
 	return 0;
 }
@@ -364,14 +398,14 @@ static __always_inline void nccl_lifecycle_exit(user_regs_t *regs)
 			thread->frame.id_hash = unique_id_hash(thread->unique_id_out);
 		return;
 	}
-	frame = frame_close(regs, thread);
+	frame = frame_close(regs, thread, FRAME_LIFECYCLE);
 	if (!frame)
 		return;
 	failed = result != 0 && result != NCCL_IN_PROGRESS;
 	call_key_of(&key, thread, frame);
 	if (!frame->muted)
 		account_call(thread, &key, now - frame->start_ns, 0, result, failed);
-	lifecycle_effects(thread, frame, key.function, failed);
+	lifecycle_effects(thread, frame, key.function, result);
 	if (!frame->streamed)
 		return;
 	comm = comm_of_call(thread, frame, key.function, failed);

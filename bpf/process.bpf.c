@@ -25,6 +25,18 @@ static __always_inline int process_is_known(struct task_struct *task)
 	return bpf_map_lookup_elem(&processes, &key) != NULL;
 }
 
+static __always_inline void forget_promise(struct pending_key *key)
+{
+	struct pending_comm *comm = bpf_map_lookup_elem(&pending, key);
+	u64 cgroup_id;
+
+	if (!comm)
+		return;
+	cgroup_id = comm->cgroup_id;
+	if (!bpf_map_delete_elem(&pending, key))
+		share_give(cgroup_id, SHARED_PENDING);
+}
+
 /* What a thread leaves behind: a call that will not return (it counts as one), and communicators that a
  * group had promised. */
 static __noinline int end_thread(struct task_struct *task)
@@ -35,14 +47,18 @@ static __noinline int end_thread(struct task_struct *task)
 
 	if (!thread)
 		return 0;
-	if (thread->frame.sp && !settings.entry_only)
-		account_unfinished(thread);
-	thread->frame.sp = 0;
+	for (i = 0; i < OUTER_FRAMES + 1; i++) {
+		if (!thread->frame.sp && !frame_take_back(thread))
+			break;
+		if (!settings.entry_only)
+			account_unfinished(thread, &thread->frame, LOSS_UNFINISHED_CALL);
+		thread->frame.sp = 0;
+	}
 	for (i = 0; i < MAX_PENDING_COMMS; i++) {
 		if (i >= thread->pending_comms)
 			break;
 		key.slot = i;
-		bpf_map_delete_elem(&pending, &key);
+		forget_promise(&key);
 	}
 	return 0;
 }
@@ -56,7 +72,7 @@ static __always_inline void forget_async(struct task_struct *task)
 	for (i = 0; i < MAX_ASYNC_COMMS; i++) {
 		async_key_of(&key, task->group_leader->start_boottime, task->tgid,
 			     task->self_exec_id, i);
-		bpf_map_delete_elem(&pending, &key);
+		forget_promise(&key);
 	}
 }
 

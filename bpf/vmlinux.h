@@ -48,6 +48,7 @@ struct uprobes_state {
 
 struct mm_struct {
 	int map_count;
+	unsigned long start_stack; /* of the first thread */
 	struct uprobes_state uprobes_state;
 };
 
@@ -57,6 +58,16 @@ typedef struct {
 
 struct signal_struct {
 	atomic_t live; /* threads that have not begun to exit */
+};
+
+struct thread_struct {
+#if defined(__TARGET_ARCH_x86)
+	unsigned long fsbase;
+#elif defined(__TARGET_ARCH_arm64)
+	struct {
+		unsigned long tp_value;
+	} uw;
+#endif
 };
 
 struct task_struct {
@@ -70,7 +81,10 @@ struct task_struct {
 	struct mm_struct *mm;
 	struct signal_struct *signal;
 	struct css_set *cgroups;
+	unsigned long sas_ss_sp; /* the stack for signal handlers */
+	unsigned long sas_ss_size;
 	char comm[16];
+	struct thread_struct thread;
 };
 
 struct in6_addr {

@@ -39,10 +39,11 @@ struct call_stats {
 	__u64 unfinished; /* calls left without returning (longjmp, missed return) */
 	__u64 barriers; /* collectives followed by a host synchronize of their stream */
 	__u64 slow; /* calls that took longer than their policy's threshold */
+	__u64 uncoded; /* errors whose code found no room */
 	__u64 sizes[SIZE_BUCKETS];
 	__u64 durations[DURATION_BUCKETS];
 };
-WIRE_ASSERT(sizeof(struct call_stats) == 8 * (7 + SIZE_BUCKETS + DURATION_BUCKETS));
+WIRE_ASSERT(sizeof(struct call_stats) == 8 * (8 + SIZE_BUCKETS + DURATION_BUCKETS));
 
 struct error_key {
 	struct call_key call;
@@ -95,18 +96,26 @@ struct comm_info {
 	__u16 function; /* that created it */
 	__u16 pad;
 	__u32 library; /* index of the library file, as in the cookie */
+	__u32 device; /* of the thread that made it */
+	__u32 pad2;
 	char name[COMM_NAME_SIZE];
 };
-WIRE_ASSERT(sizeof(struct comm_info) == 8 * 6 + 24 + COMM_NAME_SIZE);
+WIRE_ASSERT(sizeof(struct comm_info) == 8 * 6 + 32 + COMM_NAME_SIZE);
 
-/* The last collective on a stream that no synchronize has waited for. */
+/* The last collective on a stream that no synchronize has waited for. The default streams, which every
+ * device and every thread has under the same handle, are told apart. */
+#define STREAM_LEGACY 1 /* cudaStreamLegacy; also what 0 means */
+#define STREAM_PER_THREAD                                                                          \
+	2 /* cudaStreamPerThread; also what 0 means to the _ptds and _ptsz functions */
 struct stream_key {
 	__u64 stream;
 	__u64 process_start_ns;
 	__u32 tgid;
 	__u32 exec_id;
+	__u32 device; /* of a default stream */
+	__u32 tid; /* of STREAM_PER_THREAD */
 };
-WIRE_ASSERT(sizeof(struct stream_key) == 24);
+WIRE_ASSERT(sizeof(struct stream_key) == 32);
 
 struct stream_state {
 	struct call_key call;
@@ -152,6 +161,27 @@ struct wait_stats {
 };
 WIRE_ASSERT(sizeof(struct wait_stats) == 8 * (2 + DURATION_BUCKETS));
 
+/* ---- shares: no container can fill a table that it shares with others --------------------------- */
+
+enum shared_table {
+	SHARED_FOLDED_CALLS = 0,
+	SHARED_ERRORS = 1,
+	SHARED_COMMS = 2,
+	SHARED_UNSCALED = 3,
+	SHARED_STREAMS = 4,
+	SHARED_PENDING = 5,
+	SHARED_CALLS = 6,
+	SHARED_TABLES = 8, /* room */
+};
+
+/* Entries of one cgroup, or, under ALL_CGROUPS, of all. Those that the programs have made, less those that
+ * they have deleted, stand in the map `shares`; those that the agent has deleted, in `shares_returned`, which
+ * nobody else writes. */
+#define ALL_CGROUPS 0
+struct table_share {
+	__s64 entries[SHARED_TABLES];
+};
+
 /* ---- settings: written by the agent, read on each call ----------------------------------------- */
 
 enum cgroup_source { CGROUP_V2 = 0, CGROUP_V1_MEMORY = 1, CGROUP_V1_PIDS = 2 };
@@ -178,7 +208,8 @@ struct agent_settings {
 	__u64 stream_off_cpu_ns; /* send off-CPU spans of this length or more; 0: none */
 	/* Raised when the programs of the scheduler begin to see again: what threads remember is void. */
 	__u32 scheduler_generation;
-	__u32 pad;
+	/* Raised after each change of the map `traced_files`: threads keep what they found in it. */
+	__u32 files_generation;
 };
 WIRE_ASSERT(sizeof(struct agent_settings) == 24 + 24 + 24);
 
@@ -208,7 +239,19 @@ enum loss_reason {
 	LOSS_WAITS_MAP_FULL = 20,
 	LOSS_HOST_EVENT_RING_FULL =
 		21, /* a retransmission, wait or span found the call ring full */
-	LOSS_REASONS = 22,
+	LOSS_OTHER_STACK =
+		22, /* made on another stack while a call is open: counted at its entry */
+	LOSS_NESTING_UNKNOWN =
+		23, /* taken for a part of the open call: who made it cannot be told */
+	LOSS_BATCH_TOO_LONG = 24, /* counted without size */
+	/* What a container's share of a table has no room for. */
+	LOSS_CALLS_SHARE = 25, /* a call was not counted at all */
+	LOSS_ERRORS_SHARE = 26, /* as LOSS_ERRORS_MAP_FULL */
+	LOSS_COMMS_SHARE = 27,
+	LOSS_UNSCALED_SHARE = 28,
+	LOSS_STREAMS_SHARE = 29,
+	LOSS_PENDING_SHARE = 30,
+	LOSS_REASONS = 31,
 };
 
 /* ---- ring buffer records ------------------------------------------------------------------------ */

@@ -31,9 +31,11 @@ model::LibraryKind kind_of(discover::LibraryKind kind) {
   return model::LibraryKind::kOther;
 }
 
-/// A stream synchronize serves NCCL (barriers) as well as CUDA.
+/// A stream synchronize serves NCCL (barriers) as well as CUDA; devices and ends of streams only barriers.
 bool is_wanted(const model::ApiFunction& function, const ProbeChoice& choice) {
   if (function.source == API_SOURCE_NCCL) return choice.nccl;
+  if (function.family == API_CUDA_SET_DEVICE || function.family == API_CUDA_STREAM_END)
+    return choice.nccl;
   if (function.family == API_CUDA_STREAM_SYNC) return choice.nccl || choice.cuda;
   return choice.cuda;
 }
@@ -225,6 +227,7 @@ void LibraryRegistry::fail_attach(Entries::iterator it, std::uint32_t pid, const
                                                  : "attach";
   note_failure(reason, entry.library.path + ": " + entry.library.reason, pid);
   spdlog::warn("attach {} (pid {}): {}", entry.library.path, pid, entry.library.reason);
+  probes_.detach(it->first);
   release(entry);
   finder_->forget_for_now(it->first);
 }

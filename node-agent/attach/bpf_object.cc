@@ -31,15 +31,18 @@ enum bpf_attach_type attach_type_number(AttachMethod method) {
   return static_cast<enum bpf_attach_type>(0);
 }
 
-/// Loads of one family's programs: those that the method attaches, with its attach type.
+/// Loads of one family's programs: those that the method attaches, with its attach type. No `on_return`:
+/// only entries are looked at.
 void select_programs(AttachMethod method, bpf_program* entry, bpf_program* on_return,
                      bpf_program* session) {
   const bool by_session = method == AttachMethod::kSession;
   bpf_program__set_autoload(session, by_session);
   bpf_program__set_autoload(entry, !by_session);
-  bpf_program__set_autoload(on_return, !by_session && method != AttachMethod::kEntryOnly);
+  if (on_return != nullptr)
+    bpf_program__set_autoload(on_return, !by_session && method != AttachMethod::kEntryOnly);
   for (bpf_program* program : {entry, on_return, session})
-    bpf_program__set_expected_attach_type(program, attach_type_number(method));
+    if (program != nullptr)
+      bpf_program__set_expected_attach_type(program, attach_type_number(method));
 }
 
 ProgramSet program_set(const bpf_program* entry, const bpf_program* on_return,
@@ -141,12 +144,15 @@ BpfObject::BpfObject(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {
   handles_.comms = bpf_map__fd(maps.comms);
   handles_.pending = bpf_map__fd(maps.pending);
   handles_.streams = bpf_map__fd(maps.streams);
+  handles_.shares = bpf_map__fd(maps.shares);
+  handles_.shares_returned = bpf_map__fd(maps.shares_returned);
   handles_.layouts = bpf_map__fd(maps.layouts);
   handles_.traced_tgids = bpf_map__fd(maps.traced_tgids);
   handles_.retransmits = bpf_map__fd(maps.retransmits);
   handles_.waits = bpf_map__fd(maps.waits);
   handles_.policies = bpf_map__fd(maps.policies);
   handles_.known_files = bpf_map__fd(maps.known_files);
+  handles_.traced_files = bpf_map__fd(maps.traced_files);
   handles_.losses = bpf_map__fd(maps.losses);
   handles_.lifecycle_events = bpf_map__fd(maps.lifecycle_events);
   handles_.call_rings = bpf_map__fd(maps.call_rings);
@@ -172,6 +178,7 @@ Result<std::unique_ptr<BpfObject>> BpfObject::create(const BpfOptions& options) 
                   progs.cuda_copy_session);
   select_programs(options.method, progs.cuda_stream_sync_entry, progs.cuda_stream_sync_return,
                   progs.cuda_stream_sync_session);
+  select_programs(options.method, progs.followed_entry, nullptr, progs.followed_session);
   for (bpf_program* program : {progs.selftest_entry, progs.selftest_return, progs.selftest_session,
                                progs.selftest_frame, progs.empty_probe})
     bpf_program__set_autoload(program, false);
@@ -230,6 +237,10 @@ ProgramSet BpfObject::programs(api_family family) const {
     case API_NCCL_GET_UNIQUE_ID:
       return program_set(progs.nccl_lifecycle_entry, progs.nccl_lifecycle_return,
                          progs.nccl_lifecycle_session);
+    case API_NCCL_COMM_POLL:
+    case API_CUDA_SET_DEVICE:
+    case API_CUDA_STREAM_END:
+      return {bpf_program__fd(progs.followed_entry), -1, bpf_program__fd(progs.followed_session)};
     case API_FAMILY_NONE: break;
   }
   return {};
@@ -284,6 +295,20 @@ void BpfObject::stream_host_events(bool network, std::uint64_t waits_ns, std::ui
 void BpfObject::set_unclassified(const cgroup_policy& policy) {
   parts_->skeleton->bss->settings.unclassified = policy;
   policies_changed();
+}
+
+Status BpfObject::add_traced_file(const model::FileKey& file, std::uint32_t index) const {
+  const file_key key{file.device, file.generation, file.inode};
+  if (bpf_map_update_elem(handles_.traced_files, &key, &index, BPF_ANY) != 0)
+    return fail_errno("note a traced file", "traced_files");
+  __atomic_fetch_add(&parts_->skeleton->bss->settings.files_generation, 1, __ATOMIC_RELEASE);
+  return {};
+}
+
+void BpfObject::remove_traced_file(const model::FileKey& file) const {
+  const file_key key{file.device, file.generation, file.inode};
+  bpf_map_delete_elem(handles_.traced_files, &key);
+  __atomic_fetch_add(&parts_->skeleton->bss->settings.files_generation, 1, __ATOMIC_RELEASE);
 }
 
 void BpfObject::policies_changed() {

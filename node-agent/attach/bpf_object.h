@@ -9,6 +9,7 @@
 #include "bpf/api_functions.h"
 #include "bpf/wire.h"
 #include "model/bpf_handles.h"
+#include "model/identity.h"
 #include "model/snapshot.h"
 
 namespace ingero::attach {
@@ -51,6 +52,10 @@ class BpfObject {
 
   /// The programs that handle a family of functions.
   ProgramSet programs(api_family family) const;
+
+  /// Calls that code of this file makes inside of a call are parts of it.
+  Status add_traced_file(const model::FileKey& file, std::uint32_t index) const;
+  void remove_traced_file(const model::FileKey& file) const;
 
   /// What counts in cgroups that are not in the map `policies`.
   void set_unclassified(const cgroup_policy& policy);

@@ -49,6 +49,9 @@ LibraryProbes::Attach LibraryProbes::prepare(const LibraryTarget& target,
                                              Unchanged unchanged) {
   std::shared_future<void> closing;
   if (const auto it = closing_.find(target.file); it != closing_.end()) closing = it->second;
+  // Before the probes: the first call may make others.
+  if (auto noted = bpf_.add_traced_file(target.file, target.index); !noted)
+    return [error = noted.error()]() -> Result<std::shared_ptr<GuardedFile>> { return fail(error); };
   // Owns all it touches: it may end after this object.
   return [method = method_, file = target.file, groups = group_by_program(bpf_, target),
           fd = std::move(fd), unchanged = std::move(unchanged), guards = guards_,
@@ -119,6 +122,7 @@ void LibraryProbes::leave_to_child() {
 }
 
 void LibraryProbes::detach(const model::FileKey& file) {
+  bpf_.remove_traced_file(file);
   const auto it = files_.find(file);
   if (it == files_.end()) return;
   close(std::move(it->second));

@@ -61,7 +61,7 @@ class LibraryProbes {
   /// What the probes of a target hold open.
   std::size_t descriptors_of(const LibraryTarget& target) const;
 
-  /// Removes the probes of a file; the closing, slow on some kernels, happens in the background.
+  /// Removes the probes of a file, also of one whose attach failed; the closing, slow on some kernels, happens in the background.
   void detach(const model::FileKey& file);
 
   /// For the end of the agent: a child process takes the probes away, and nobody waits for it. Where that is

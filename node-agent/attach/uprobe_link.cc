@@ -137,6 +137,7 @@ Status perf_links(const ProgramSet& programs, const std::string& path,
   if (!kind) return fail(kind.error());
   for (const bool on_return : {true, false}) {
     const int program = on_return ? programs.on_return : programs.entry;
+    if (program < 0) continue;
     for (const ProbeTarget& target : targets) {
       if (auto status = perf_link(*kind, program, on_return, path, target, fds); !status)
         return status;
@@ -185,7 +186,9 @@ Result<UprobeLink> UprobeLink::create(AttachMethod method, const ProgramSet& pro
       fds.links.push_back(std::move(*link));
       break;
     }
-    case AttachMethod::kMulti: status = multi_links(programs, path, targets, true, fds); break;
+    case AttachMethod::kMulti:
+      status = multi_links(programs, path, targets, programs.on_return >= 0, fds);
+      break;
     case AttachMethod::kPerf: status = perf_links(programs, path, targets, fds); break;
     case AttachMethod::kEntryOnly: status = entry_links(programs, path, targets, fds); break;
     case AttachMethod::kNone:

@@ -69,6 +69,15 @@ constexpr LossName kLossNames[] = {
     {LOSS_SCHEDULER_STATE, "scheduler_state", true},
     {LOSS_WAITS_MAP_FULL, "waits_map_full", true},
     {LOSS_HOST_EVENT_RING_FULL, "host_event_stream_full", true},
+    {LOSS_OTHER_STACK, "other_stack", false},
+    {LOSS_NESTING_UNKNOWN, "nesting_unknown", false},
+    {LOSS_BATCH_TOO_LONG, "batch_too_long", false},
+    {LOSS_CALLS_SHARE, "calls_share_full", true},
+    {LOSS_ERRORS_SHARE, "errors_share_full", true},
+    {LOSS_COMMS_SHARE, "communicators_share_full", true},
+    {LOSS_UNSCALED_SHARE, "unscaled_share_full", true},
+    {LOSS_STREAMS_SHARE, "streams_share_full", true},
+    {LOSS_PENDING_SHARE, "pending_communicators_share_full", true},
 };
 static_assert(std::size(kLossNames) == LOSS_REASONS);
 
@@ -95,7 +104,7 @@ void CallCollector::process_executed(const model::ProcessKey& process, std::uint
 void CallCollector::free_communicators(const std::vector<std::pair<comm_key, comm_info>>& old) {
   for (const auto& [key, info] : old) {
     ended_comms_.ended(key, info, known_ranks(key, info).rank);
-    bpf_map_delete_elem(handles_.comms, &key);
+    shares_.remove(handles_.comms, SHARED_COMMS, key, info.cgroup_id);
   }
 }
 
@@ -135,7 +144,8 @@ void CallCollector::forget(
                                        [&](const call_key& key, const call_stats&) {
                                          if (is_listed(key.cgroup_id)) folded.push_back(key);
                                        });
-  for (const call_key& key : folded) bpf_map_delete_elem(handles_.folded_calls, &key);
+  for (const call_key& key : folded)
+    shares_.remove(handles_.folded_calls, SHARED_FOLDED_CALLS, key, key.cgroup_id);
 }
 
 /// A node that starts containers for months must not remember them all: the longest unchanged go first,
@@ -262,18 +272,28 @@ void CallCollector::read_unscaled(model::Snapshot& snapshot) {
       });
   for (const auto& [key, ranks] : done) {
     std::uint64_t bytes = 0;  // as they are now: nothing may come between reading and deleting
-    if (bpf_map_lookup_and_delete_elem(handles_.unscaled, &key, &bytes) != 0) continue;
+    if (!shares_.take(handles_.unscaled, SHARED_UNSCALED, key, key.call.cgroup_id, bytes)) continue;
     model::CallTotals totals;
     totals.bytes = scaled(bytes, ranks);
     retire({key.call.cgroup_id, key.call.function, key.call.direction}, totals);
   }
 }
 
+/// Errors that are in the total without their code: told under a code of their own, so that the sum of the codes
+/// is the number of errors.
+void CallCollector::count_uncoded(const call_key& key, const call_stats& stats, bool ended) {
+  if (stats.uncoded == 0) return;
+  auto& sums = ended ? retired_errors_ : uncoded_;
+  sums[{key.cgroup_id, key.function, model::kOtherErrorCode}] += stats.uncoded;
+}
+
 void CallCollector::read_calls(model::Snapshot& snapshot) {
   std::vector<call_key> done;
   living_.clear();
+  uncoded_.clear();
   for_each_entry<call_key, call_stats>(
       handles_.calls, [&](const call_key& key, const call_stats& stats) {
+        count_uncoded(key, stats, has_ended(key.tgid, key.process_start_ns));
         if (has_ended(key.tgid, key.process_start_ns)) {
           retire({key.cgroup_id, key.function, key.direction}, to_totals(stats));
           done.push_back(key);
@@ -285,6 +305,7 @@ void CallCollector::read_calls(model::Snapshot& snapshot) {
   for (const call_key& key : done) bpf_map_delete_elem(handles_.calls, &key);
   for_each_entry<call_key, call_stats>(handles_.folded_calls,
                                        [&](const call_key& key, const call_stats& stats) {
+                                         count_uncoded(key, stats, false);
                                          snapshot.calls.push_back(to_series(key, to_totals(stats)));
                                        });
   bound_retired();
@@ -298,6 +319,7 @@ void CallCollector::read_calls(model::Snapshot& snapshot) {
 void CallCollector::read_errors(model::Snapshot& snapshot) {
   std::vector<error_key> done;
   std::map<ErrorPlace, std::uint64_t> sums = retired_errors_;
+  for (const auto& [place, count] : uncoded_) sums[place] += count;
   std::uint64_t folded_now = 0, folded_then = 0;
   for_each_entry<error_key, std::uint64_t>(handles_.errors, [&](const error_key& key,
                                                                 std::uint64_t count) {
@@ -313,7 +335,8 @@ void CallCollector::read_errors(model::Snapshot& snapshot) {
   });
   snapshot.folded_error_codes = folded_codes_ + folded_now;
   folded_codes_ += folded_then;
-  for (const error_key& key : done) bpf_map_delete_elem(handles_.errors, &key);
+  for (const error_key& key : done)
+    shares_.remove(handles_.errors, SHARED_ERRORS, key, key.call.cgroup_id);
   for (const auto& [place, count] : sums) {
     snapshot.errors.push_back({static_cast<model::CgroupId>(std::get<0>(place)), std::get<1>(place),
                                std::get<2>(place), count});
@@ -383,13 +406,14 @@ void CallCollector::read_losses(model::Snapshot& snapshot) const {
 }
 
 void CallCollector::free_ended_streams() {
-  std::vector<stream_key> old;
+  std::vector<std::pair<stream_key, std::uint64_t>> old;
   for_each_entry<stream_key, stream_state>(handles_.streams,
-                                           [&](const stream_key& key, const stream_state&) {
+                                           [&](const stream_key& key, const stream_state& state) {
                                              if (has_ended(key.tgid, key.process_start_ns))
-                                               old.push_back(key);
+                                               old.emplace_back(key, state.call.cgroup_id);
                                            });
-  for (const stream_key& key : old) bpf_map_delete_elem(handles_.streams, &key);
+  for (const auto& [key, cgroup] : old)
+    shares_.remove(handles_.streams, SHARED_STREAMS, key, cgroup);
 }
 
 /// Entries of ended processes in the maps that are not counters.
@@ -408,6 +432,7 @@ void CallCollector::free_ended() {
     bpf_map_delete_elem(handles_.processes, &key);
   }
   ended_.clear();
+  shares_.prune();
 }
 
 }  // namespace ingero::collect

@@ -15,6 +15,7 @@
 #include "collect/comm_layout.h"
 #include "collect/ended_communicators.h"
 #include "collect/error_codes.h"
+#include "collect/table_shares.h"
 #include "model/bpf_handles.h"
 #include "model/snapshot.h"
 
@@ -25,7 +26,7 @@ namespace ingero::collect {
 class CallCollector {
  public:
   CallCollector(const model::BpfHandles& handles, const Clock& clock)
-      : handles_(handles), clock_(clock) {}
+      : handles_(handles), clock_(clock), shares_(handles) {}
 
   /// A process that maps a traced library: its end will be reported.
   void watch_process(const model::ProcessKey& process) const;
@@ -79,6 +80,7 @@ class CallCollector {
   void read_waits(model::Snapshot& snapshot);
   void free_ended();
   void retire(const Place& place, const model::CallTotals& totals);
+  void count_uncoded(const call_key& key, const call_stats& stats, bool ended);
   void bound_retired();
   void bound_waits();
   void free_ended_streams();
@@ -92,6 +94,7 @@ class CallCollector {
 
   model::BpfHandles handles_;
   const Clock& clock_;
+  TableShares shares_;
   CommLayouts* layouts_ = nullptr;
   std::unordered_set<model::ProcessKey, model::IdentityHash> ended_;
   struct Retired {
@@ -103,6 +106,7 @@ class CallCollector {
   ErrorCodes error_codes_;
   std::uint64_t folded_codes_ = 0;  ///< of ended processes
   EndedCommunicators ended_comms_;
+  std::map<ErrorPlace, std::uint64_t> uncoded_;  ///< errors of the living whose codes found no room
   std::map<std::uint64_t, model::WaitSeries> retired_waits_;  ///< by cgroup
   std::unordered_set<model::CgroupId, model::IdentityHash> living_;
   std::uint64_t rounds_ = 0;

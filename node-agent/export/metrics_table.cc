@@ -56,7 +56,7 @@ constexpr MetricInfo kTable[] = {
      "",
      kWorkload,
      {"op_type"},
-     "Collectives followed by a host synchronize of their stream."},
+     "Collectives that were the last on their stream when the host synchronized it."},
     {kNcclProcessLoaded,
      "gpu_nccl_process_loaded",
      kGauge,

@@ -13,12 +13,15 @@ struct BpfHandles {
   int comms = -1;
   int pending = -1;
   int streams = -1;
+  int shares = -1;
+  int shares_returned = -1;
   int layouts = -1;
   int traced_tgids = -1;
   int policies = -1;
   int retransmits = -1;
   int waits = -1;
   int known_files = -1;
+  int traced_files = -1;
   int losses = -1;
   int lifecycle_events = -1;
   int call_rings = -1;  ///< array of one: the ring of streamed calls, while there is one

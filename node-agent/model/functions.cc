@@ -75,6 +75,10 @@ constexpr NameOfOperation kOperationNames[] = {
     {"ncclGetUniqueId", "GET_UNIQUE_ID"},
     {"cudaStreamSynchronize", "STREAM_SYNCHRONIZE"},
     {"cuStreamSynchronize", "STREAM_SYNCHRONIZE"},
+    {"ncclCommGetAsyncError", "GET_ASYNC_ERROR"},
+    {"cudaSetDevice", "SET_DEVICE"},
+    {"cudaStreamDestroy", "STREAM_DESTROY"},
+    {"cuStreamDestroy", "STREAM_DESTROY"},
 };
 
 constexpr bool contains(std::string_view text, std::string_view part) {

@@ -32,10 +32,13 @@ bool gives_ranks(api_family family) {
     case API_NCCL_COMM_GROW:
     case API_NCCL_COMM_END:
     case API_NCCL_COMM_CALL:
+    case API_NCCL_COMM_POLL:
     case API_NCCL_GET_UNIQUE_ID: return true;
     case API_FAMILY_NONE:
     case API_NCCL_COLLECTIVE:
     case API_CUDA_COPY:
+    case API_CUDA_SET_DEVICE:
+    case API_CUDA_STREAM_END:
     case API_CUDA_STREAM_SYNC: return false;
   }
   return false;

@@ -2,29 +2,17 @@
 """Processes that come, fork, exec, end in odd places, and leave nothing behind."""
 import json
 import os
-import secrets
 import subprocess
 
 import pytest
 
 from harness.comparison import check_exact, differences
 from harness.container import stub, workload_dir
+from harness.program import Named, run_program
 from harness.waiting import wait_until
 
 STORM = int(os.environ.get("INGERO_STORM_PROCESSES", "10000"))
 LIBRARIES = {"nccl": stub("libnccl.so.2"), "cudart": stub("libcudart.so.13")}
-
-
-class Named:
-    """A container that a test runs by itself."""
-
-    def __init__(self):
-        self.label = secrets.token_hex(32)
-        self.cgroup = f"/ingero-e2e-{os.getpid()}/{self.label}"
-
-    def command(self, *program):
-        return [os.path.join(workload_dir(), "container_run"), "--cgroup", self.cgroup, "--no-root",
-                "--", *map(str, program)]
 
 
 def map_entries(agent):
@@ -139,28 +127,9 @@ def free_pid():
     return pid
 
 
-def odd_calls(host, agent, tmp_path, scenario):
-    """Runs a scenario of odd_calls with the probes in place; the container and its tally."""
-    container, folder = Named(), tmp_path / scenario
-    folder.mkdir()
-    with subprocess.Popen(container.command(
-            f"{workload_dir()}/odd_calls", scenario, LIBRARIES["nccl"], LIBRARIES["cudart"],
-            stub("libcuda.so.1"), folder / "tally", folder / "ready", folder / "start"),
-            stderr=subprocess.PIPE, text=True) as process:
-        pid = int(wait_until(lambda: read_or_empty(folder / "ready"), "odd_calls ready"))
-        agent.wait_attached(pid, 3)
-        (folder / "start").touch()
-        assert process.wait(90) == 0, process.stderr.read()
-    return container, json.loads((folder / "tally").read_text())
-
-
-def read_or_empty(path):
-    return path.read_text().strip() if path.exists() else ""
-
-
 def test_a_call_in_flight_when_its_process_is_killed_counts_as_one_that_did_not_return(host, tmp_path):
     agent = host.agent()
-    container, tally = odd_calls(host, agent, tmp_path, "killed")
+    container, tally = run_program(agent, tmp_path, "odd_calls", "killed")
     metrics, state = agent.metrics(), agent.state()
     assert metrics.value("ingero_unattributed_calls_total", reason="no_return_seen") == 3
     for row in tally["functions"]:
@@ -172,7 +141,7 @@ def test_a_call_in_flight_when_its_process_is_killed_counts_as_one_that_did_not_
 
 def test_threads_that_end_inside_a_group_leave_no_promises_behind(host, tmp_path):
     agent = host.agent()
-    container, tally = odd_calls(host, agent, tmp_path, "thread_in_group")
+    container, tally = run_program(agent, tmp_path, "odd_calls", "thread_in_group")
     metrics, state = agent.metrics(), agent.state()
     problems = differences([tally], metrics, container.label, state)
     assert not problems, "\n".join(problems)

@@ -3,13 +3,12 @@
  *   odd_calls SCENARIO NCCL_SO CUDART_SO CUDA_SO TALLY [READY_FILE START_FILE]
  * forged          arguments that lie: sizes, types, kinds, pointers
  * thread_in_group threads that end between ncclGroupStart and ncclGroupEnd
- * killed          a child that is killed in the middle of a call, others before and after it */
-#include <dlfcn.h>
+ * killed          a child that is killed in the middle of a call, others before and after it
+ * greedy          takes all it can get of the tables that containers share, and keeps it until it is killed */
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -17,76 +16,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "call_tally.h"
 #include "stubs/nccl_abi.h"
 #include "stubs/stub_control.h"
 
-#define MAX_ROWS 64
-
-struct row {
-  const char *function, *direction;
-  unsigned long long calls, errors, bytes;
-  int code;
-};
-
-static struct row* rows; /* shared with children; one process at a time adds */
-static void *nccl, *cudart, *cuda;
-
-static void* symbol(void* library, const char* name) {
-  void* address = dlsym(library, name);
-
-  if (!address) {
-    fprintf(stderr, "odd_calls: %s\n", dlerror());
-    exit(3);
-  }
-  return address;
-}
-
-#define FUNCTION(library, name) ((__typeof__(&name))symbol(library, #name))
-
-/* One call that returned; `bytes` is what it may count for. */
-static int tell(const char* function, const char* direction, unsigned long long bytes, int result) {
-  int i;
-
-  for (i = 0; i < MAX_ROWS; i++) {
-    if (rows[i].function &&
-        (strcmp(rows[i].function, function) != 0 || strcmp(rows[i].direction, direction) != 0))
-      continue;
-    rows[i].function = function;
-    rows[i].direction = direction;
-    rows[i].calls++;
-    if (result == 0) {
-      rows[i].bytes += bytes;
-    } else {
-      rows[i].errors++;
-      rows[i].code = result;
-    }
-    return result;
-  }
-  fprintf(stderr, "odd_calls: too many rows\n");
-  exit(3);
-}
-
-static void write_tally(const char* path) {
-  FILE* file = fopen(path, "w");
-  int i, length;
-
-  if (!file) exit(3);
-  fprintf(file, "{\"pid\":%d,\"functions\":[", getpid());
-  for (i = 0; i < MAX_ROWS && rows[i].function; i++) {
-    length = (int)strlen(rows[i].function);
-    if (strcmp(rows[i].function + length - 3, "_v2") == 0) length -= 3;
-    fprintf(file,
-            "%s\n{\"function\":\"%s\",\"operation\":\"%.*s\",\"direction\":\"%s\",\"calls\":%llu,"
-            "\"errors\":%llu,\"errors_by_code\":{",
-            i ? "," : "", rows[i].function, length, rows[i].function, rows[i].direction,
-            rows[i].calls, rows[i].errors);
-    if (rows[i].errors) fprintf(file, "\"%d\":%llu", rows[i].code, rows[i].errors);
-    fprintf(file, "},\"pending_by_code\":{},\"bytes\":%llu,\"unreturned\":0,\"aliased\":0}",
-            rows[i].bytes);
-  }
-  fprintf(file, "],\"comms\":[],\"comms_left_out\":0}\n");
-  fclose(file);
-}
+#define GREEDY_COMMS 9000
+#define GREEDY_STREAMS 9000
+#define GREEDY_CODES 6000
 
 static ncclComm_t make_comm(int nranks) {
   ncclUniqueId id;
@@ -151,18 +87,18 @@ static void forged_copies(void) {
   int (*driver_3d)(const void*) = symbol(cuda, "cuMemcpy3D_v2");
 
   tell("cudaMemcpy", "h2d", 4096, copy(NULL, NULL, 4096, 1));
-  tell("cudaMemcpy", "h2d", 0, copy(NULL, NULL, 1ULL << 63, 1));
-  tell("cudaMemcpy", "h2d", 0, copy(NULL, NULL, SIZE_MAX, 1));
+  tell_unsized("cudaMemcpy", "h2d", copy(NULL, NULL, 1ULL << 63, 1));
+  tell_unsized("cudaMemcpy", "h2d", copy(NULL, NULL, SIZE_MAX, 1));
   tell("cudaMemcpy", "unknown", 4096, copy(NULL, NULL, 4096, 77));
   tell("cudaMemcpy", "unknown", 4096, copy(NULL, NULL, 4096, -1));
   tell("cudaMemcpy", "unknown", 4096, copy(NULL, NULL, 4096, 0x10001));
-  tell("cudaMemcpy2D", "h2d", 0, copy_2d(NULL, 0, NULL, 0, 1ULL << 40, 1ULL << 40, 1));
-  tell("cudaMemcpy2D", "h2d", 0, copy_2d(NULL, 0, NULL, 0, 1ULL << 32, 1ULL << 32, 1));
-  tell("cudaMemcpy3D", "unknown", 0, copy_3d(NULL));
-  tell("cudaMemcpy3D", "unknown", 0, copy_3d((void*)-64));
-  tell("cudaMemcpy3DPeer", "d2d", 0, copy_3d_peer(NULL));
-  tell("cuMemcpy2D_v2", "unknown", 0, driver_2d(NULL));
-  tell("cuMemcpy3D_v2", "unknown", 0, driver_3d((void*)(1ULL << 63)));
+  tell_unsized("cudaMemcpy2D", "h2d", copy_2d(NULL, 0, NULL, 0, 1ULL << 40, 1ULL << 40, 1));
+  tell_unsized("cudaMemcpy2D", "h2d", copy_2d(NULL, 0, NULL, 0, 1ULL << 32, 1ULL << 32, 1));
+  tell_unsized("cudaMemcpy3D", "unknown", copy_3d(NULL));
+  tell_unsized("cudaMemcpy3D", "unknown", copy_3d((void*)-64));
+  tell_unsized("cudaMemcpy3DPeer", "d2d", copy_3d_peer(NULL));
+  tell_unsized("cuMemcpy2D_v2", "unknown", driver_2d(NULL));
+  tell_unsized("cuMemcpy3D_v2", "unknown", driver_3d((void*)(1ULL << 63)));
 }
 
 static void* thread_in_group(void* argument) {
@@ -230,48 +166,42 @@ static void killed(void) {
   }
 }
 
-static void* load(const char* path) {
-  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+/* Communicators, streams that nobody waits for, error codes that nobody knows. */
+static void greedy(void) {
+  struct stub_control* control = symbol(cudart, "stub_control");
+  int (*copy)(void*, const void*, size_t, int) = symbol(cudart, "cudaMemcpy");
+  __typeof__(&ncclAllReduce) reduce = FUNCTION(nccl, ncclAllReduce);
+  ncclComm_t comm = make_comm(4);
+  int i;
 
-  if (!library) {
-    fprintf(stderr, "odd_calls: %s\n", dlerror());
-    exit(3);
+  for (i = 0; i < GREEDY_COMMS; i++) make_comm(4);
+  for (i = 0; i < GREEDY_STREAMS; i++)
+    tell("ncclAllReduce", "", 4000, reduce(NULL, NULL, 1000, 7, 0, comm, (void*)(0x1000L + i)));
+  control->every = 1;
+  for (i = 0; i < GREEDY_CODES; i++) {
+    control->result = 1000 + i;
+    copy(NULL, NULL, 4096, 1);
   }
-  return library;
-}
-
-static void wait_for_start(char** argv) {
-  FILE* ready = fopen(argv[6], "w");
-  struct timespec pause = {.tv_nsec = 10000000};
-
-  if (!ready) exit(3);
-  fprintf(ready, "%d\n", getpid());
-  fclose(ready);
-  while (access(argv[7], F_OK) != 0) nanosleep(&pause, NULL);
 }
 
 int main(int argc, char** argv) {
-  if (argc != 6 && argc != 8) {
-    fprintf(stderr, "odd_calls SCENARIO NCCL_SO CUDART_SO CUDA_SO TALLY [READY START]\n");
-    return 2;
-  }
-  rows = mmap(NULL, sizeof(*rows) * MAX_ROWS, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-              -1, 0);
-  nccl = load(argv[2]);
-  cudart = load(argv[3]);
-  cuda = load(argv[4]);
-  if (argc == 8) wait_for_start(argv);
-  if (strcmp(argv[1], "forged") == 0) {
+  const char* scenario = tally_begin(argc, argv);
+
+  if (strcmp(scenario, "forged") == 0) {
     forged_collectives();
     forged_inits();
     forged_copies();
-  } else if (strcmp(argv[1], "thread_in_group") == 0) {
+  } else if (strcmp(scenario, "thread_in_group") == 0) {
     threads_in_group();
-  } else if (strcmp(argv[1], "killed") == 0) {
+  } else if (strcmp(scenario, "killed") == 0) {
     killed();
+  } else if (strcmp(scenario, "greedy") == 0) {
+    greedy();
+    tally_end(argv);
+    pause();
   } else {
     return 2;
   }
-  write_tally(argv[5]);
+  tally_end(argv);
   return 0;
 }

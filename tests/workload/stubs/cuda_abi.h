@@ -260,6 +260,10 @@ CUDA_NESTING_FUNCTIONS(CUDA_ABI_DECLARE_TWINS)
 CUDA_PLAIN_FUNCTIONS(CUDA_ABI_DECLARE)
 CU_TWIN_FUNCTIONS(CUDA_ABI_DECLARE_TWINS)
 int cudaRuntimeGetVersion(int *version);
+int cudaSetDevice(int device);
+int cudaGetDevice(int *device);
+int cudaStreamDestroy(void *stream);
+int cuStreamDestroy_v2(void *stream);
 int cuDriverGetVersion(int *version);
 
 #ifdef __cplusplus

@@ -25,6 +25,27 @@ CUDA_PLAIN_FUNCTIONS(STUB_PLAIN)
 CUDA_NESTING_FUNCTIONS(STUB_TWINS)
 #endif
 
+static __thread int current_device;
+
+STUB_EXPORT int cudaSetDevice(int device)
+{
+	int result = stub_enter();
+	if (result == 0)
+		current_device = device;
+	return result;
+}
+
+STUB_EXPORT int cudaGetDevice(int *device)
+{
+	*device = current_device;
+	return 0;
+}
+
+STUB_EXPORT int cudaStreamDestroy(void *stream)
+{
+	return stub_enter();
+}
+
 STUB_EXPORT int cudaRuntimeGetVersion(int *version)
 {
 	if (!version)

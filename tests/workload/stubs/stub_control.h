@@ -26,6 +26,9 @@ struct stub_control {
 typedef void stub_set_split_result_fn(int rank, int nranks);
 /* This thread's next call leaves by longjmp into this `jmp_buf`, never by return. */
 typedef void stub_set_jump_fn(void *jump_buffer);
+/* This thread's next call calls back from inside, once; NULL: it does not. */
+typedef void stub_hook_fn(void *argument);
+typedef void stub_set_hook_fn(stub_hook_fn *hook, void *argument);
 
 #ifdef __cplusplus
 }

@@ -9,10 +9,18 @@
 struct stub_control stub_control;
 
 static __thread jmp_buf *jump_target;
+static __thread stub_hook_fn *hook;
+static __thread void *hook_argument;
 
 STUB_EXPORT void stub_set_jump(void *jump_buffer)
 {
 	jump_target = jump_buffer;
+}
+
+STUB_EXPORT void stub_set_hook(stub_hook_fn *function, void *argument)
+{
+	hook = function;
+	hook_argument = argument;
 }
 
 static long long env_number(const char *name)
@@ -60,6 +68,11 @@ int stub_enter(void)
 		spin(stub_control.busy_ns);
 	if (stub_control.sleep_ns)
 		sleep_for(stub_control.sleep_ns);
+	if (hook) {
+		stub_hook_fn *function = hook;
+		hook = NULL;
+		function(hook_argument);
+	}
 	if (jump_target) {
 		jmp_buf *target = jump_target;
 		jump_target = NULL;
