@@ -51,8 +51,12 @@ bool is_below_overlay(const model::FileKey& file, int fd) {
   int mount = 0;
   if (::name_to_handle_at(fd, "", handle, &mount, AT_EMPTY_PATH | kHandleOnlyToCompare) != 0)
     return false;
-  return handle->handle_bytes > kFlagsAt && handle->f_handle[kMagicAt] == kOverlayMagic &&
-         (handle->f_handle[kFlagsAt] & kIsUpper) == 0;
+  // By the bytes behind the header: its last member is declared without a size.
+  const auto byte_of = [&](std::size_t at) {
+    return static_cast<unsigned char>(bytes[sizeof(file_handle) + at]);
+  };
+  return handle->handle_bytes > kFlagsAt && byte_of(kMagicAt) == kOverlayMagic &&
+         (byte_of(kFlagsAt) & kIsUpper) == 0;
 }
 
 }  // namespace
