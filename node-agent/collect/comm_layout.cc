@@ -21,7 +21,9 @@ constexpr std::uint64_t kSecond = 1'000'000'000;
 
 // What a container may cost.
 constexpr std::uint64_t kCheckPause = kSecond / 20;
+constexpr std::uint64_t kFirstCheckPause = kSecond / 200;
 constexpr std::uint64_t kSearchPause = kSecond / 4;  // 2 MiB each
+constexpr std::uint64_t kFirstSearches = 16;         // without a pause
 constexpr std::uint64_t kMaxSearches = 256;
 constexpr std::ptrdiff_t kMaxUnfinishedOfOne = 16;
 constexpr std::size_t kMaxLibraries = 64;
@@ -201,8 +203,10 @@ void CommLayouts::look_at(const Example& example) {
 void CommLayouts::compare(Learned& learned, const Example& example,
                           const CommStructure& structure) {
   const std::uint64_t now = now_ns();
-  if (example.looks == 0 && now < learned.next_check_ns) return;  // the next ones do as well
-  learned.next_check_ns = now + kCheckPause;
+  const bool verified = learned.verified > 0;
+  if (example.looks == 0 && now < learned.next_check_ns)
+    return verified ? void() : keep(example);  // once verified, the next ones do as well
+  learned.next_check_ns = now + (verified ? kCheckPause : kFirstCheckPause);
   submit<Window>(
       example.place,
       [example, structure, comms = handles_.comms]() -> Result<Window> {
@@ -248,7 +252,7 @@ void CommLayouts::reject(Learned& learned, const CommPlace& place) {
 void CommLayouts::search(Learned& learned, const Example& example) {
   if (learned.sampled.contains(id_of(example.place.key))) return;
   const std::uint64_t now = now_ns();
-  if (now < learned.next_search_ns) return keep(example);
+  if (learned.searches >= kFirstSearches && now < learned.next_search_ns) return keep(example);
   if (learned.searches >= kMaxSearches) return;
   learned.next_search_ns = now + kSearchPause;
   ++learned.searches;
