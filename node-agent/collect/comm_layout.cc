@@ -250,7 +250,7 @@ void CommLayouts::reject(Learned& learned, const CommPlace& place) {
 }
 
 void CommLayouts::search(Learned& learned, const Example& example) {
-  if (learned.sampled.contains(id_of(example.place.key))) return;
+  if (learned.sampled.contains({id_of(example.place.key), example.created_ns})) return;
   const std::uint64_t now = now_ns();
   if (learned.searches >= kFirstSearches && now < learned.next_search_ns) return keep(example);
   if (learned.searches >= kMaxSearches) return;
@@ -274,7 +274,9 @@ void CommLayouts::searched(const Example& example,
   if (!places || learned == nullptr || learned->structure) return;
   const auto listed = structure_of(example.place);
   if (places->empty() && !listed) return look_later(example);
-  if (places->empty() || !learned->sampled.insert(id_of(example.place.key)).second) return;
+  if (places->empty() ||
+      !learned->sampled.emplace(id_of(example.place.key), example.created_ns).second)
+    return;
   learned->samples.add(example.ranks, *places);
   const auto place = learned->samples.place();
   if (!place || (listed && listed->rank_offset == *place)) return;

@@ -86,7 +86,7 @@ class CommLayouts {
     bool found = false;
     bool listed_is_wrong = false;
     CommSamples samples;
-    std::set<Id> sampled;  ///< each communicator counts once
+    std::set<std::pair<Id, std::uint64_t>> sampled;  ///< with its birth: each counts once
     std::uint64_t verified = 0;
     std::uint64_t mismatches = 0;
     std::uint64_t next_check_ns = 0;
