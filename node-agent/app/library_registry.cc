@@ -16,8 +16,8 @@ namespace {
 constexpr std::size_t kMaxRefusals = 256;
 constexpr std::chrono::seconds kAttachDeadline{30};
 constexpr std::array kFailureReasons = {
-    "permission", "open",   "read",        "file_refused",     "identity",
-    "attach",     "budget", "file_system", "function_refused", "too_many_libraries",
+    "permission", "open",    "read",          "file_refused",     "identity",
+    "attach",     "budget",  "file_system",   "function_refused", "too_many_libraries",
     "timeout",    "written", "scan_postponed"};
 
 model::LibraryKind kind_of(discover::LibraryKind kind) {

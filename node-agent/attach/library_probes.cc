@@ -51,7 +51,8 @@ LibraryProbes::Attach LibraryProbes::prepare(const LibraryTarget& target,
   if (const auto it = closing_.find(target.file); it != closing_.end()) closing = it->second;
   // Before the probes: the first call may make others.
   if (auto noted = bpf_.add_traced_file(target.file, target.index); !noted)
-    return [error = noted.error()]() -> Result<std::shared_ptr<GuardedFile>> { return fail(error); };
+    return
+        [error = noted.error()]() -> Result<std::shared_ptr<GuardedFile>> { return fail(error); };
   // Owns all it touches: it may end after this object.
   return [method = method_, file = target.file, groups = group_by_program(bpf_, target),
           fd = std::move(fd), unchanged = std::move(unchanged), guards = guards_,

@@ -418,7 +418,7 @@ TEST_F(Discover, ALibraryOfAProcessWhoseMainThreadHasEndedIsFound) {
   const pid_t child = ::fork();
   if (child == 0) {
     pthread_t thread{};
-    static const std::string* library = &path;
+    static const std::string* library = &path.native();
     static const int* told = &ready[1];
     static pthread_t main_thread = ::pthread_self();
     ::pthread_create(

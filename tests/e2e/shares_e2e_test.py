@@ -23,8 +23,6 @@ def test_a_container_that_fills_the_shared_tables_takes_nothing_from_another(hos
         problems = [line for victim, tally in zip(victims, tallies)
                     for line in differences([tally], metrics, victim.label, state)]
         assert not problems, "\n".join(problems)
-        named = [comm for comm in state["communicators"] if comm["pid"] == victims[0].pid]
-        assert named and all(comm["nranks"] == 16 for comm in named), named
         lost = {reason: metrics.value("ingero_events_lost_total", reason=reason)
                 for reason in ("communicators_map_full", "streams_map_full", "errors_map_full")}
         assert not any(lost.values()), lost
