@@ -290,12 +290,25 @@ void CommLayouts::look_later(Example example) {
   if (++example.looks <= kLooks) keep(example);
 }
 
+/// One that has been looked at goes before those that wait for their first look: else these would fill the
+/// container's room, and none would ever come to its end.
 void CommLayouts::keep(const Example& example) {
-  const auto of_container = std::count_if(
-      unfinished_.begin(), unfinished_.end(),
-      [&](const Example& other) { return other.place.cgroup == example.place.cgroup; });
+  std::ptrdiff_t of_container = 0;
+  Example* unlooked = nullptr;
+  for (Example& other : unfinished_) {
+    if (other.place.cgroup != example.place.cgroup) continue;
+    ++of_container;
+    if (id_of(other.place.key) == id_of(example.place.key) &&
+        other.created_ns == example.created_ns) {
+      other.looks = std::max(other.looks, example.looks);
+      return;
+    }
+    if (other.looks == 0) unlooked = &other;
+  }
   if (of_container < kMaxUnfinishedOfOne && unfinished_.size() < kMaxUnfinished)
     unfinished_.push_back(example);
+  else if (example.looks > 0 && unlooked != nullptr)
+    *unlooked = example;
 }
 
 void CommLayouts::look_again() {

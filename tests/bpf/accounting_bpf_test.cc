@@ -194,7 +194,7 @@ TEST_P(Counters, OneContainersEventsTakeNoMoreThanItsShareOfTheRingAndTheRestIsC
   fill();
   EXPECT_EQ((*reader)->consume(), collect::Turn::all);
   EXPECT_GT(events, 0u);
-  EXPECT_LE(bytes, kShare + sizeof(process_event)) << "of " << kRing;
+  EXPECT_LE(bytes, kShare + sizeof(process_seen_event)) << "of " << kRing;
   EXPECT_GT(read().events_lost.at("lifecycle_ring_full"), 0u);
   const std::size_t before = events;
   fill();

@@ -205,7 +205,13 @@ TEST_F(Layouts, AFoundLayoutIsDroppedAtTheFirstCommunicatorThatContradicts) {
   for (std::int32_t rank = 0; rank < 4; ++rank)
     layouts_->check(communicator(kContainer, 4096, {rank, 4}), {rank, 4}, kCreated);
   look_until([&] { return state(kContainer).found; });
+  // Other ranks where they were found; nothing there would mean that it is still being made.
   const auto other = communicator(kContainer, 8192, {1, 4});
+  const std::uint64_t hash = 0xfeedfacefeedface;
+  const CommRanks others{0, 32};
+  auto* const at = reinterpret_cast<char*>(other.key.comm) + 4096;
+  std::memcpy(at - 8, &hash, 8);
+  std::memcpy(at, &others, 8);
   look_until([&] {  // it may be too early for the next comparison
     layouts_->check(other, {1, 4}, kCreated);
     return lost("communicator_layout_wrong") > 0;

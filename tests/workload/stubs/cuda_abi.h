@@ -263,6 +263,7 @@ int cudaRuntimeGetVersion(int *version);
 int cudaSetDevice(int device);
 int cudaGetDevice(int *device);
 int cudaStreamDestroy(void *stream);
+int cuStreamDestroy(void *stream);
 int cuStreamDestroy_v2(void *stream);
 int cuDriverGetVersion(int *version);
 

@@ -14,6 +14,11 @@
 
 CU_TWIN_FUNCTIONS(STUB_TWINS)
 
+STUB_EXPORT int cuStreamDestroy(void *stream)
+{
+	return stub_enter();
+}
+
 STUB_EXPORT int cuStreamDestroy_v2(void *stream)
 {
 	return stub_enter();
