@@ -315,7 +315,7 @@ extern struct spare_threads_map spare_threads SEC(".maps");
 
 struct lifecycle_ring {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 20);
+	__uint(max_entries, 1 << 22);
 };
 extern struct lifecycle_ring lifecycle_events SEC(".maps");
 
@@ -378,7 +378,7 @@ static __always_inline void count_loss(u32 reason)
 	count_loss_n(reason, 1);
 }
 
-#define LIFECYCLE_SHARE (1 << 18) /* a quarter of the ring */
+#define LIFECYCLE_SHARE (1 << 20) /* a quarter of the ring */
 
 /* Whether the container may put something into the ring: one that makes events faster than they are read
  * leaves room for the others. Time is told by what the reader has read. */

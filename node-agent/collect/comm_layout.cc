@@ -307,8 +307,7 @@ void CommLayouts::keep(const Example& example) {
   }
   if (of_container < kMaxUnfinishedOfOne && unfinished_.size() < kMaxUnfinished)
     unfinished_.push_back(example);
-  else if (example.looks > 0 && unlooked != nullptr)
-    *unlooked = example;
+  else if (example.looks > 0 && unlooked != nullptr) *unlooked = example;
 }
 
 void CommLayouts::look_again() {

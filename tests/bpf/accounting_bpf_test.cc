@@ -170,7 +170,7 @@ TEST_P(Counters, ASynchronizeOfTheSameStreamMakesABarrier) {
 
 /// Nobody reads meanwhile: the ring is as full as one container can make it.
 TEST_P(Counters, OneContainersEventsTakeNoMoreThanItsShareOfTheRingAndTheRestIsCounted) {
-  constexpr std::size_t kShare = 1 << 18, kRing = 1 << 20;
+  constexpr std::size_t kShare = 1 << 20, kRing = 1 << 22;
   const auto library = StubLibrary::load(kStubs + "/push/libnccl.so.2");
   attach(library, {"ncclCommInitAll", "ncclCommDestroy"});
   auto* init = library.function<InitAll>("ncclCommInitAll");
