@@ -26,6 +26,7 @@ using model::AttachMethod;
 
 constexpr std::size_t kManyEnded = 512;
 constexpr auto kFirstScanPatience = 5s;
+constexpr auto kFirstScanPause = 10ms;
 constexpr auto kBetweenScans = 1s;
 /// Then whatever else the loop has to do comes first.
 constexpr collect::TurnLimit kLifecycleTurn{256, 5ms};
@@ -216,12 +217,19 @@ void Agent::every(boost::asio::steady_timer& timer, std::chrono::nanoseconds int
 // ---- discover, attach ------------------------------------------------------------------------------
 
 /// What is there is traced when the agent is ready; but nobody holds up its start.
+/// Until what is mapped now has its probes, or its reason why not: the walk, then the looks into files and the
+/// attaches that follow from it.
 void Agent::await_first_scan() {
   const auto work = boost::asio::make_work_guard(io_);
   const auto end = std::chrono::steady_clock::now() + kFirstScanPatience;
   scan_host();
-  while (host_scanner_->is_scanning() && std::chrono::steady_clock::now() < end && !io_.stopped())
-    io_.run_one_until(end);
+  while (std::chrono::steady_clock::now() < end && !io_.stopped()) {
+    const DeadlineWorker::Stats files = worker_->stats();
+    const bool busy = host_scanner_->is_scanning() || files.queued + files.running != 0;
+    if (io_.poll() != 0) continue;  // may have asked for more
+    if (!busy) break;
+    io_.run_one_for(kFirstScanPause);
+  }
 }
 
 void Agent::scan_host() {
