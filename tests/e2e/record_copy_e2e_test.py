@@ -131,7 +131,9 @@ def test_the_temporary_file_is_where_there_is_room_or_all_places_are_named(host,
         assert len(everything(target)["nccl_calls"]) > 2000
         with open(disk / "filler", "wb") as filler:
             free = os.statvfs(disk)
-            filler.write(bytes(free.f_bavail * free.f_frsize - (64 << 10)))
+            # The recording grows meanwhile: it may be faster to the last bytes.
+            with contextlib.suppress(OSError):
+                filler.write(bytes(free.f_bavail * free.f_frsize - (64 << 10)))
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
         assert done.returncode == 2 and done.stdout == ""
         assert f"{disk}: " in done.stderr and "bytes are free" in done.stderr
