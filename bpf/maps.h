@@ -378,7 +378,7 @@ static __always_inline void count_loss(u32 reason)
 	count_loss_n(reason, 1);
 }
 
-#define LIFECYCLE_SHARE (1 << 20) /* a quarter of the ring */
+#define LIFECYCLE_SHARE (1 << 21) /* half of the ring */
 
 /* Whether the container may put something into the ring: one that makes events faster than they are read
  * leaves room for the others. Time is told by what the reader has read. */

@@ -111,7 +111,6 @@ LibraryProbes::~LibraryProbes() {
 }
 
 void LibraryProbes::leave_to_child() {
-  if (method_ != model::AttachMethod::kPerf && method_ != model::AttachMethod::kEntryOnly) return;
   std::vector<UprobeLink> links;
   std::vector<UniqueFd> leases;
   for (auto& [key, file] : files_) {

@@ -64,8 +64,8 @@ class LibraryProbes {
   /// Removes the probes of a file, also of one whose attach failed; the closing, slow on some kernels, happens in the background.
   void detach(const model::FileKey& file);
 
-  /// For the end of the agent: a child process takes the probes away, and nobody waits for it. Where that is
-  /// quick (session, multi) it is done at once.
+  /// For the end of the agent: a child process takes the probes away, and nobody waits for it: perf probes go
+  /// slowly, and a program that calls without pause makes the others slow too.
   void leave_to_child();
 
   bool attached(const model::FileKey& file) const { return files_.contains(file); }

@@ -170,7 +170,7 @@ TEST_P(Counters, ASynchronizeOfTheSameStreamMakesABarrier) {
 
 /// Nobody reads meanwhile: the ring is as full as one container can make it.
 TEST_P(Counters, OneContainersEventsTakeNoMoreThanItsShareOfTheRingAndTheRestIsCounted) {
-  constexpr std::size_t kShare = 1 << 20, kRing = 1 << 22;
+  constexpr std::size_t kShare = 1 << 21, kRing = 1 << 22;
   const auto library = StubLibrary::load(kStubs + "/push/libnccl.so.2");
   attach(library, {"ncclCommInitAll", "ncclCommDestroy"});
   auto* init = library.function<InitAll>("ncclCommInitAll");
@@ -185,7 +185,7 @@ TEST_P(Counters, OneContainersEventsTakeNoMoreThanItsShareOfTheRingAndTheRestIsC
   ASSERT_TRUE(reader);
   const auto fill = [&] {
     const int device = 0;
-    for (int i = 0; i < 4000; ++i) {
+    for (int i = 0; i < 8000; ++i) {
       void* comm = nullptr;
       ASSERT_EQ(init(&comm, 1, const_cast<int*>(&device)), 0);
       ASSERT_EQ(destroy(comm), 0);
