@@ -39,7 +39,7 @@ struct Inspection {
     kRefused,      ///< its content cannot be read as a library; the same until it changes
     kUnreachable,  ///< not by way of this process; says nothing about the file
     kGone,         ///< the process or its mapping went away meanwhile
-    kFailed,       ///< for now: the content is not known
+    kFailed,       ///< the content is not known yet; looked at again later
   };
   Outcome outcome = Outcome::kFailed;
   std::optional<FoundLibrary> library;
