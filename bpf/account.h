@@ -100,7 +100,7 @@ static __always_inline void add_to(u64 *counter, u64 n)
 }
 
 /* Whether the code of an error found room. */
-STATIC_FUNCTION int count_error(struct call_key *call, s32 code)
+SHARED_FUNCTION int count_error(struct call_key *call, s32 code)
 {
 	struct error_key key = {};
 	u64 zero = 0, *counter;

@@ -174,7 +174,7 @@ SHARED_FUNCTION int promise_take(struct thread_state *thread, u64 owner, u64 slo
 }
 
 /* The communicator that a non-blocking call has promised under this handle. */
-STATIC_FUNCTION int comm_publish_async(struct thread_state *thread, u64 handle)
+SHARED_FUNCTION int comm_publish_async(struct thread_state *thread, u64 handle)
 {
 	struct pending_key key = {};
 	struct pending_comm *comm;

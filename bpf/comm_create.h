@@ -92,7 +92,7 @@ static __always_inline int is_handle_like(u64 value, u64 other)
 
 /* The program asks whether its non-blocking calls are done: what they have stored by now is looked at, before
  * the variables that it was stored in go out of use. */
-STATIC_FUNCTION int promises_look(struct thread_state *thread)
+SHARED_FUNCTION int promises_look(struct thread_state *thread)
 {
 	struct pending_key key = {};
 	struct pending_comm *comm;
@@ -142,7 +142,7 @@ static __always_inline void comm_created(struct thread_state *thread, struct pen
 
 /* The outermost group has ended: read the handles that were promised. Those that a non-blocking group has
  * not stored yet come later; those of a group that failed never come. */
-STATIC_FUNCTION int comms_at_group_end(struct thread_state *thread, int in_progress)
+SHARED_FUNCTION int comms_at_group_end(struct thread_state *thread, int in_progress)
 {
 	struct pending_key key = {};
 	struct pending_comm *comm;

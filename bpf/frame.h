@@ -80,6 +80,22 @@ static __always_inline struct call_frame *frame_open(user_regs_t *regs, struct t
 	return frame;
 }
 
+/* A call that was set aside returns: those that began beside it were left. */
+SHARED_FUNCTION int frame_bring_back(struct thread_state *thread, u64 sp)
+{
+	int i;
+
+	if (!thread || (thread->outer[0].sp != sp && thread->outer[1].sp != sp))
+		return 0;
+	for (i = 0; i < OUTER_FRAMES && thread->frame.sp != sp; i++) {
+		if (thread->frame.sp)
+			account_unfinished(thread, &thread->frame, LOSS_UNFINISHED_CALL);
+		thread->frame.sp = 0;
+		frame_take_back(thread);
+	}
+	return 0;
+}
+
 /* Closes the frame of the call that returns; NULL: a nested call, or one that was never opened. */
 static __always_inline struct call_frame *
 frame_close(user_regs_t *regs, struct thread_state *thread, enum frame_family family)
@@ -88,7 +104,7 @@ frame_close(user_regs_t *regs, struct thread_state *thread, enum frame_family fa
 	struct call_frame *frame = &thread->frame;
 
 	if (frame->sp != sp)
-		frame = thread->outer[1].sp == sp ? &thread->outer[1] : &thread->outer[0];
+		frame_bring_back(thread, sp);
 	if (frame->sp != sp || frame->family != family)
 		return NULL;
 	frame->sp = 0;

@@ -64,31 +64,28 @@ static __always_inline int nccl_collective_enter(user_regs_t *regs, u64 cookie)
 	return frame_start(regs, thread, frame);
 }
 
-/* The communicator of this call; an unknown one is reported to the agent once, which reads its memory. */
-STATIC_FUNCTION struct comm_info *comm_unknown(struct thread_state *thread, struct comm_key *key,
-					       u64 cookie)
+/* A communicator that nothing has promised: the agent is told once, and reads its memory. */
+SHARED_FUNCTION int comm_report(struct thread_state *thread, u64 handle, u64 cookie)
 {
-	struct comm_info *info;
 	struct task_struct *task = bpf_get_current_task_btf();
+	struct comm_info info = {};
+	struct comm_key key = {};
 
-	if (!thread || !key || !key->comm)
-		return NULL;
-	if (comm_publish_async(thread, key->comm))
-		return bpf_map_lookup_elem(&comms, key);
-	info = &thread->scratch.info;
-	__builtin_memset(info, 0, sizeof(*info));
-	info->rank = RANK_UNKNOWN;
-	info->cgroup_id = task_cgroup_id(task);
-	info->library = COOKIE_LIBRARY(cookie);
-	info->device = thread->device;
-	if (comm_has_size(info->library, info->cgroup_id, key->comm))
-		read_comm_ranks(info, key->comm);
-	if (SHARED_INSERT(&comms, key, info, info->cgroup_id, SHARED_COMMS, LOSS_COMMS_MAP_FULL))
-		send_comm_event(EVENT_COMM_UNKNOWN, key->comm, info);
-	return bpf_map_lookup_elem(&comms, key);
+	if (!thread)
+		return 0;
+	info.rank = RANK_UNKNOWN;
+	info.cgroup_id = task_cgroup_id(task);
+	info.library = COOKIE_LIBRARY(cookie);
+	info.device = thread->device;
+	if (comm_has_size(info.library, info.cgroup_id, handle))
+		read_comm_ranks(&info, handle);
+	comm_key_of(&key, thread, handle);
+	if (SHARED_INSERT(&comms, &key, &info, info.cgroup_id, SHARED_COMMS, LOSS_COMMS_MAP_FULL))
+		send_comm_event(EVENT_COMM_UNKNOWN, handle, &info);
+	return 0;
 }
 
-STATIC_FUNCTION int keep_unscaled(struct call_key *call, struct comm_key *comm, u64 size)
+SHARED_FUNCTION int keep_unscaled(struct call_key *call, struct comm_key *comm, u64 size)
 {
 	struct unscaled_key key = {};
 	u64 zero = 0, *bytes;
@@ -146,8 +143,11 @@ static __always_inline void nccl_collective_exit(user_regs_t *regs)
 	call_key_of(&key, thread, frame);
 	comm_key_of(&comm_key, thread, frame->comm);
 	comm = bpf_map_lookup_elem(&comms, &comm_key);
-	if (!comm && !failed && !frame->known)
-		comm = comm_unknown(thread, &comm_key, frame->cookie);
+	if (!comm && !failed && !frame->known) {
+		if (frame->comm && !comm_publish_async(thread, frame->comm))
+			comm_report(thread, frame->comm, frame->cookie);
+		comm = bpf_map_lookup_elem(&comms, &comm_key);
+	}
 	bytes = message_size(frame, comm);
 	if (!frame->muted)
 		account_call(thread, &key, now - frame->start_ns, bytes, result, failed);

@@ -81,7 +81,7 @@ static long mapping_look(struct task_struct *task, struct vm_area_struct *vma, v
 
 #define ENOENT 2
 
-STATIC_FUNCTION int caller_at(struct thread_state *thread, u64 address)
+SHARED_FUNCTION int caller_at(struct thread_state *thread, u64 address)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	u32 generation = settings.files_generation;
@@ -107,7 +107,7 @@ STATIC_FUNCTION int caller_at(struct thread_state *thread, u64 address)
 }
 
 /* Whether both lie on the stack that the thread began with. */
-STATIC_FUNCTION int is_thread_stack(u64 a, u64 b)
+SHARED_FUNCTION int is_thread_stack(u64 a, u64 b)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct mapping_found found = {};
@@ -184,7 +184,7 @@ STATIC_FUNCTION int frame_relation(user_regs_t *regs, struct thread_state *threa
 }
 
 /* Makes room for a call beside the open one. Those that find no room are the oldest: most likely left. */
-STATIC_FUNCTION int frame_set_aside(struct thread_state *thread)
+SHARED_FUNCTION int frame_set_aside(struct thread_state *thread)
 {
 	if (!thread)
 		return 0;
