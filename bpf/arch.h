@@ -46,20 +46,19 @@ static __always_inline u64 register_arg(const user_regs_t *regs, u32 n)
 	}
 }
 
-/* Return address of the call that was entered with the stack pointer at `sp`. */
-static __always_inline u64 frame_return_address(const user_regs_t *regs, u64 sp)
-{
-	u64 address = 0;
-
-	bpf_probe_read_user(&address, sizeof(address), (void *)sp);
-	return address;
-}
-
 /* At a call's entry: where it returns to. */
 static __always_inline u64 return_address(const user_regs_t *regs)
 {
-	return frame_return_address(regs, USER_SP(regs));
+	u64 address = 0;
+
+	bpf_probe_read_user(&address, sizeof(address), (void *)USER_SP(regs));
+	return address;
 }
+
+/* The caller puts it where the stack pointer stands at entry, or the function that is called puts it somewhere
+ * into its own frame. */
+#define RETURN_ADDRESS_PUSHED 1
+#define RETURN_ADDRESS_MASK (~0ULL)
 
 /* Where the thread's own data lie: glibc and musl put them into the same mapping as its stack. */
 #define THREAD_POINTER(task) ((task)->thread.fsbase)
@@ -91,25 +90,15 @@ static __always_inline u64 register_arg(const user_regs_t *regs, u32 n)
 	}
 }
 
-/* Return address of the call that was entered with the stack pointer at `sp`. It is in a register at entry
- * and saved somewhere in the frame later, so a call that was entered before is taken for open. */
-static __always_inline u64 frame_return_address(const user_regs_t *regs, u64 sp)
-{
-	struct task_struct *task;
-
-	if (USER_SP(regs) == sp)
-		return LOAD_REGISTER(regs, regs[30]);
-	task = bpf_get_current_task_btf();
-	return task->mm && task->mm->uprobes_state.xol_area
-		       ? task->mm->uprobes_state.xol_area->vaddr
-		       : 0;
-}
-
 /* At a call's entry: where it returns to. */
 static __always_inline u64 return_address(const user_regs_t *regs)
 {
 	return LOAD_REGISTER(regs, regs[30]);
 }
+
+#define RETURN_ADDRESS_PUSHED 0
+/* Functions that protect theirs sign the bits above. */
+#define RETURN_ADDRESS_MASK ((1ULL << 48) - 1)
 
 #define THREAD_POINTER(task) ((task)->thread.uw.tp_value)
 

@@ -4,9 +4,7 @@
 #ifndef INGERO_NESTING_H
 #define INGERO_NESTING_H
 
-#include "account.h"
-
-#define CAN_FIND_VMA bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_find_vma) /* 5.17 */
+#include "way_back.h"
 
 /* How the call that begins stands to the open one. */
 enum frame_relation {
@@ -23,17 +21,6 @@ enum frame_relation {
 /* A signal handler's on the same stack, where mappings cannot be looked at. */
 #define NEAR_BELOW 8192
 
-/* Whether an address is where the kernel makes probed functions return to. */
-SHARED_FUNCTION int is_return_trampoline(u64 address)
-{
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct mm_struct *mm = task->mm;
-
-	if (!mm || !mm->uprobes_state.xol_area)
-		return 0;
-	return mm->uprobes_state.xol_area->vaddr == address;
-}
-
 #define FIRST_RUNTIME_FUNCTION 100
 #define FIRST_DRIVER_FUNCTION 300
 
@@ -48,31 +35,6 @@ static __always_inline int is_known_to_call(u64 outer_cookie, u64 inner_cookie)
 	return (outer == 4 && inner == 5) || /* ncclBcast, ncclBroadcast */
 	       (outer == 43 && inner == 50) || /* ncclCommInitAll, ncclGetUniqueId */
 	       (outer >= 144 && outer <= 147 && inner >= 108 && inner <= 123); /* array to array */
-}
-
-struct mapping_found {
-	u64 start;
-	u64 end;
-	u64 traced;
-};
-
-static long mapping_look(struct task_struct *task, struct vm_area_struct *vma, void *data)
-{
-	struct mapping_found *found = data;
-	struct file *file = vma->vm_file;
-	struct file_key key = {};
-	struct inode *inode;
-
-	found->start = vma->vm_start;
-	found->end = vma->vm_end;
-	if (!file)
-		return 0;
-	inode = file->f_inode;
-	key.device = inode->i_sb->s_dev;
-	key.generation = inode->i_generation;
-	key.inode = inode->i_ino;
-	found->traced = bpf_map_lookup_elem(&traced_files, &key) != NULL;
-	return 0;
 }
 
 #define CALLER_UNKNOWN 0
@@ -106,42 +68,13 @@ SHARED_FUNCTION int caller_at(struct thread_state *thread, u64 address)
 	return CALLER_LIBRARY;
 }
 
-/* Whether both lie on the stack that the thread began with. */
-SHARED_FUNCTION int is_thread_stack(u64 a, u64 b)
-{
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct mapping_found found = {};
-	u64 begin;
-
-	if (!CAN_FIND_VMA || bpf_find_vma(task, a, mapping_look, &found, 0))
-		return 0;
-	if (b < found.start || b >= found.end)
-		return 0;
-	begin = THREAD_POINTER(task);
-	if (begin >= found.start && begin < found.end)
-		return 1;
-	if (!task->mm)
-		return 0;
-	begin = task->mm->start_stack;
-	return begin >= found.start && begin < found.end;
-}
-
-/* Whether one of the two alone lies on the stack for signal handlers. */
-static __always_inline int signal_stack_parts(u64 a, u64 b)
-{
-	struct task_struct *task = bpf_get_current_task_btf();
-	u64 start = task->sas_ss_sp, size = task->sas_ss_size;
-
-	return (a - start < size) != (b - start < size);
-}
-
 /* Entry-only mode has no way back to look at, and can harm nobody: every call was counted at its entry. */
 static __always_inline int relation_by_table(user_regs_t *regs, struct thread_state *thread,
-					     u64 way_back, u64 cookie)
+					     u64 cookie)
 {
 	struct call_frame *frame = &thread->frame;
 
-	if (USER_SP(regs) >= frame->sp || way_back != frame->return_address ||
+	if (USER_SP(regs) >= frame->sp || !way_back_lies(regs, thread, frame->return_address) ||
 	    !is_known_to_call(frame->cookie, cookie) ||
 	    caller_at(thread, return_address(regs)) == CALLER_OTHER)
 		return FRAME_LEFT;
@@ -153,19 +86,18 @@ static __always_inline int relation_by_table(user_regs_t *regs, struct thread_st
 STATIC_FUNCTION int frame_relation(user_regs_t *regs, struct thread_state *thread, u64 cookie)
 {
 	struct call_frame *frame;
-	u64 sp = USER_SP(regs), way_back, caller;
+	u64 sp = USER_SP(regs), trampoline = return_trampoline(), caller;
 
 	if (!thread)
 		return FRAME_LEFT;
 	frame = &thread->frame;
-	way_back = frame_return_address(regs, frame->sp);
-	if (!is_return_trampoline(way_back)) /* our return probe's, or another tracer's */
-		return settings.entry_only ? relation_by_table(regs, thread, way_back, cookie)
-					   : FRAME_LEFT;
+	/* our return probe's, or another tracer's */
+	if (!trampoline || !way_back_lies(regs, thread, trampoline))
+		return settings.entry_only ? relation_by_table(regs, thread, cookie) : FRAME_LEFT;
 	if (sp > frame->sp && sp - frame->sp < NEAR_ABOVE && !signal_stack_parts(sp, frame->sp))
 		return FRAME_LEFT;
 	caller = return_address(regs);
-	if (is_return_trampoline(caller)) /* a tail call, out of the open one or of a part of it */
+	if (caller == trampoline) /* a tail call, out of the open one or of a part of it */
 		return FRAME_AROUND;
 	switch (caller_at(thread, caller)) {
 	case CALLER_LIBRARY: return FRAME_AROUND;

@@ -23,7 +23,7 @@ foreach(source ${bpf_sources})
   add_custom_command(OUTPUT ${object}
     COMMAND ${BPF_CLANG} -g -O2 -std=gnu11 -target bpf -mcpu=v3 -D__TARGET_ARCH_${BPF_ARCH}
             -Wall -Wextra -Werror -Wno-unused-parameter -I${CMAKE_SOURCE_DIR}/bpf
-            -I/usr/include/${CMAKE_LIBRARY_ARCHITECTURE} -c ${source} -o ${object}
+            -I${CMAKE_SYSROOT}/usr/include/${CMAKE_LIBRARY_ARCHITECTURE} -c ${source} -o ${object}
     DEPENDS ${source} ${bpf_headers}
     COMMENT "BPF ${name}" VERBATIM)
   list(APPEND bpf_objects ${object})

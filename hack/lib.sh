@@ -35,3 +35,28 @@ mount_kernel_filesystems() {
     mount -t cgroup2 cgroup2 /sys/fs/cgroup || say "no cgroup tree: containers cannot be made"
   fi
 }
+
+# private_apt DIRECTORY "ARCHITECTURE..." SUITE...: from now on apt works in DIRECTORY, with Debian's SUITEs for
+# the architectures, the first as the own one: nothing is installed, the host's lists stay as they are.
+private_apt() {
+  local directory=$1 architectures=$2 key=/usr/share/keyrings/debian-archive-keyring.gpg suite archive
+  shift 2
+  mkdir -p "$directory"/etc/{preferences.d,apt.conf.d} "$directory"/state/lists/partial \
+    "$directory"/cache/archives/partial
+  : >"$directory/state/status"
+  for suite in "$@"; do
+    archive=http://deb.debian.org/debian
+    [ "$suite" = "${suite%-security}" ] || archive=$archive-security
+    echo "deb [arch=${architectures// /,} signed-by=$key] $archive $suite main"
+  done >"$directory/etc/sources.list"
+  cat >"$directory/apt.conf" <<CONF
+Dir::Etc "$directory/etc"; Dir::Etc::sourcelist "$directory/etc/sources.list"; Dir::Etc::sourceparts "-";
+Dir::State "$directory/state"; Dir::State::status "$directory/state/status"; Dir::Cache "$directory/cache";
+APT::Architecture "${architectures%% *}"; APT::Architectures {"${architectures// /\";\"}";};
+APT::Install-Recommends "false"; APT::Sandbox::User "root"; Debug::NoLocking "true";
+Acquire::Languages "none"; Acquire::Check-Valid-Until "false"; Acquire::Retries "3";
+CONF
+  export APT_CONFIG=$directory/apt.conf
+  apt-get update -qq >"$directory/update" 2>&1 ||
+    say "not all package lists could be read: $(tail -n 1 "$directory/update")"
+}

@@ -7,14 +7,9 @@ import sys
 import time
 import traceback
 
-os.environ["INGERO_BUILD"] = "/boot/build"
 sys.path.insert(0, "/boot/e2e")
-from harness.agent import Agent  # noqa: E402
 from harness.comparison import Expected, differences, lost  # noqa: E402
 from harness.host import Host, stubs  # noqa: E402
-
-PATIENCE = 150  # an emulated machine on a busy one
-Agent.get.__defaults__ = (PATIENCE,)
 
 
 def workloads(host, seconds):
@@ -33,20 +28,19 @@ def run(method, seconds):
     os.makedirs(directory)
     problems = []
     with Host(directory) as host:
-        host._stub_root = "/boot/stubroot"
         chosen = [] if method == "auto" else ["--attach-method", method]
         begun = time.monotonic()
-        agent = host.agent("--duration", "900s", *chosen, wait=False).wait_ready(PATIENCE)
+        agent = host.agent("--duration", "900s", *chosen, wait=False).wait_ready()
         name = agent.state()["method"]
         print(f"{method}: {name}, ready after {time.monotonic() - begun:.1f} s", flush=True)
         begun = time.monotonic()
         containers = workloads(host, seconds)
         for container in containers:
-            agent.wait_attached(container.wait_ready(PATIENCE), len(container.libraries), PATIENCE)
+            agent.wait_attached(container.wait_ready(), len(container.libraries))
         print(f"{method}: attached after {time.monotonic() - begun:.1f} s", flush=True)
         for container in containers:
             container.start()
-        tallies = [container.tally(PATIENCE) for container in containers]
+        tallies = [container.tally() for container in containers]
         metrics, state = agent.metrics(), agent.state()
         for container, tally in zip(containers, tallies):
             wrong = differences([tally], metrics, container.label, state)
@@ -59,9 +53,9 @@ def run(method, seconds):
         if losses:
             problems.append(f"lost: {losses}")
         for container in containers:
-            container.finish(PATIENCE)
+            container.finish()
         begun = time.monotonic()
-        status, _, errors = agent.stop(seconds=PATIENCE)
+        status, _, errors = agent.stop()
         print(f"{method}: ended with {status} after {time.monotonic() - begun:.1f} s", flush=True)
         # 1: an emulated machine may be too slow for the agent's own deadline; less: it was killed.
         if status not in (0, 1):

@@ -17,6 +17,7 @@ class Communicators : public Accounting {
  protected:
   void SetUp() override {
     Accounting::SetUp();
+    if (!bpf_) return;
     attach(library_, {"ncclCommInitRank", "ncclCommSplit", "ncclCommShrink", "ncclGroupStart",
                       "ncclGroupEnd", "ncclAllGather", "ncclCommAbort", "ncclCommGetAsyncError"});
     config_.size = sizeof(config_);

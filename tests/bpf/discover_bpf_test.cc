@@ -59,7 +59,9 @@ class Mapping {
 class Discover : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto bpf = attach::BpfObject::create({});
+    attach::BpfOptions options;
+    options.method = model::AttachMethod::kPerf;  // each kernel has it; nothing here is probed
+    auto bpf = attach::BpfObject::create(options);
     ASSERT_TRUE(bpf) << bpf.error().message();
     bpf_ = std::move(*bpf);
     scanner_ = std::make_unique<MappingScanner>(bpf_->handles());

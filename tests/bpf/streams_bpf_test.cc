@@ -16,6 +16,7 @@ class Barriers : public Accounting {
  protected:
   void SetUp() override {
     Accounting::SetUp();
+    if (!bpf_) return;
     attach(nccl_, {"ncclCommInitAll", "ncclGetUniqueId", "ncclAllReduce"});
     attach(cudart_, {"cudaStreamSynchronize", "cudaStreamSynchronize_ptsz", "cudaSetDevice",
                      "cudaStreamDestroy"});

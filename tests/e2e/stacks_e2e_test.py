@@ -9,9 +9,9 @@ from harness.program import run_program
 ROUNDS, INNER = 20, 3
 
 
-def check(host, tmp_path, scenario, losses):
+def check(host, tmp_path, scenario, losses, **libraries):
     agent = host.agent()
-    container, tally = run_program(agent, tmp_path, "stack_calls", scenario)
+    container, tally = run_program(agent, tmp_path, "stack_calls", scenario, **libraries)
     check_exact(agent, (container, tally), losses=losses)
 
 
@@ -36,3 +36,7 @@ def test_coroutines_that_leave_each_other_inside_calls_live_and_are_counted(host
 @pytest.mark.parametrize("where", ["jump_deeper", "jump_up"])
 def test_calls_behind_a_longjmp_are_counted_wherever_the_stack_stands(host, tmp_path, where):
     check(host, tmp_path, where, {"no_return_seen": ROUNDS})
+
+
+def test_calls_that_a_library_makes_behind_a_longjmp_are_counted(host, tmp_path):
+    check(host, tmp_path, "jump_library", {"no_return_seen": ROUNDS}, nccl="libtorch_cuda.so")

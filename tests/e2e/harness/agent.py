@@ -9,7 +9,7 @@ import subprocess
 
 from .counter_recorder import CounterRecorder
 from .exposition import Metrics
-from .waiting import wait_until
+from .waiting import patient, wait_until
 
 
 def build_dir():
@@ -60,7 +60,7 @@ class Agent:
 
     def get(self, path, timeout=20):
         """(status, text)"""
-        connection = http.client.HTTPConnection(self.address, self.port, timeout=timeout)
+        connection = http.client.HTTPConnection(self.address, self.port, timeout=patient(timeout))
         try:
             connection.request("GET", path)
             answer = connection.getresponse()
@@ -126,7 +126,7 @@ class Agent:
         return self.wait(seconds)
 
     def wait(self, seconds=30):
-        status = self.process.wait(seconds)
+        status = self.process.wait(patient(seconds))
         return status, self.stdout, self.stderr
 
     def kill(self):

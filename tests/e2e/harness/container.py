@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from .agent import build_dir
-from .waiting import wait_until
+from .waiting import patient, wait_until
 
 
 def workload_dir():
@@ -118,7 +118,7 @@ class Container:
     def finish(self, seconds=60):
         """Lets the process go; waits for its end."""
         open(self.path("finish"), "w", encoding="utf-8").close()
-        status = self.process.wait(seconds)
+        status = self.process.wait(patient(seconds))
         assert status == 0, f"container ended with {status}: {self.stderr[-1000:]}"
 
     def tally(self, seconds=60):

@@ -26,7 +26,8 @@ class Host:
         self.directory = str(directory)
         self._started = []
         self._numbers = itertools.count(1)
-        self._stub_root = None
+        # Where nothing can build one.
+        self._stub_root = os.environ.get("INGERO_STUB_ROOT")
 
     def __enter__(self):
         return self

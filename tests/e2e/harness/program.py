@@ -8,7 +8,7 @@ import signal
 import subprocess
 
 from .container import stub, workload_dir
-from .waiting import wait_until
+from .waiting import patient, wait_until
 
 
 class Named:
@@ -27,14 +27,13 @@ class Program:
     """A scenario of a program, with the probes in place before its first call. Killed at the end of the
     block, if it has not ended."""
 
-    def __init__(self, agent, folder, program, scenario):
+    def __init__(self, agent, folder, program, scenario, nccl="libnccl.so.2"):
         self.container, folder = Named(), folder / scenario
         folder.mkdir()
         self.tally_path = folder / "tally"
         self.process = subprocess.Popen(self.container.command(
-            f"{workload_dir()}/{program}", scenario, stub("libnccl.so.2"),
-            stub("libcudart.so.13"), stub("libcuda.so.1"), self.tally_path, folder / "ready",
-            folder / "start"), stderr=subprocess.PIPE, text=True)
+            f"{workload_dir()}/{program}", scenario, stub(nccl), stub("libcudart.so.13"),
+            stub("libcuda.so.1"), self.tally_path, folder / "ready", folder / "start"), stderr=subprocess.PIPE, text=True)
         self.pid = int(wait_until(lambda: _read_or_empty(folder / "ready"), f"{program} ready"))
         agent.wait_attached(self.pid, 3)
         (folder / "start").touch()
@@ -45,14 +44,14 @@ class Program:
     def __exit__(self, *problem):
         if self.process.poll() is None:
             os.kill(self.pid, signal.SIGKILL)
-        self.process.wait(10)
+        self.process.wait(patient(10))
         self.process.stderr.close()
 
 
-def run_program(agent, folder, program, scenario, seconds=90):
+def run_program(agent, folder, program, scenario, seconds=90, **libraries):
     """Runs a scenario to its end; the container and its tally."""
-    with Program(agent, folder, program, scenario) as run:
-        status = run.process.wait(seconds)
+    with Program(agent, folder, program, scenario, **libraries) as run:
+        status = run.process.wait(patient(seconds))
         assert status == 0, f"status {status}: {run.process.stderr.read()}"
         return run.container, json.loads(run.tally_path.read_text())
 

@@ -6,7 +6,9 @@
  * coroutine_below the caller is inside a call and enters a coroutine, on a lower stack, that calls
  * coroutines      two coroutines that leave each other inside calls, the later one ending last
  * jump_deeper     calls left by longjmp; then others from deeper frames that leave the old slots alone
- * jump_up         calls left by longjmp; then others from a frame a little higher */
+ * jump_up         calls left by longjmp; then others from a frame a little higher
+ * jump_library    calls left by longjmp; then others that a traced library makes by itself, from frames that
+ *                 write over the old ones */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdint.h>
@@ -17,6 +19,7 @@
 #include <ucontext.h>
 
 #include "call_tally.h"
+#include "stubs/nccl_abi.h"
 #include "stubs/stub_control.h"
 
 #define ROUNDS 20
@@ -233,6 +236,37 @@ static void jump_up(void) {
   }
 }
 
+typedef int torch_all_reduce_fn(void*, size_t, int, ncclComm_t);
+
+static __attribute__((noinline)) void library_calls_below(torch_all_reduce_fn* reduce,
+                                                          ncclComm_t comm) {
+  char written[4096];
+  int i;
+
+  memset(written, 1, sizeof(written));
+  __asm__ volatile("" : : "r"(written) : "memory");
+  for (i = 0; i < INNER_CALLS; i++) tell("ncclAllReduce", "", 4000, reduce(NULL, 1000, 7, comm));
+}
+
+static void jump_library(void) {
+  static ncclComm_t comm;
+  static torch_all_reduce_fn* reduce;
+  static int i;
+  ncclUniqueId id;
+
+  memset(&id, 1, sizeof(id));
+  reduce = (torch_all_reduce_fn*)symbol(nccl, "torch_all_reduce");
+  tell("ncclCommInitRank", "", 0, FUNCTION(nccl, ncclCommInitRank)(&comm, 4, id, 0));
+  for (i = 0; i < ROUNDS; i++) {
+    if (setjmp(back) == 0) {
+      left_copy_below(8);
+    } else {
+      tell_unreturned("cudaMemcpy", "h2d", 1);
+      library_calls_below(reduce, comm);
+    }
+  }
+}
+
 static void with_signal(void) { with_signals(on_signal, 0); }
 
 static const struct {
@@ -246,6 +280,7 @@ static const struct {
     {"coroutines", coroutines},
     {"jump_deeper", jump_deeper},
     {"jump_up", jump_up},
+    {"jump_library", jump_library},
 };
 
 int main(int argc, char** argv) {
