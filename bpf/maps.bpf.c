@@ -29,6 +29,7 @@ struct call_rings_map call_rings SEC(".maps");
 struct no_programs_map no_programs SEC(".maps");
 
 volatile struct agent_settings settings SEC(".bss");
+volatile unsigned int stream_sleeps SEC(".bss");
 const volatile unsigned int may_read_kernel SEC(".rodata") = 1;
 
 char LICENSE[] SEC("license") = "GPL";

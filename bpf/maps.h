@@ -355,6 +355,8 @@ struct no_programs_map {
 extern struct no_programs_map no_programs SEC(".maps");
 
 extern volatile struct agent_settings settings SEC(".bss");
+/* The reader of the stream sleeps and wants to be woken. Who wakes it clears this, so only one does. */
+extern volatile unsigned int stream_sleeps SEC(".bss");
 /* Under lockdown=confidentiality no helper reads the kernel's memory; typed loads do. */
 extern const volatile unsigned int may_read_kernel SEC(".rodata");
 
@@ -428,15 +430,19 @@ static __always_inline void *stream_reserve(u64 size, u32 loss)
 	return record;
 }
 
-/* Flags of a submit: one wake-up per 64 KiB; the reader looks by itself every few milliseconds. */
+/* Flags of the submit of a record. A reader that does not sleep looks by itself every few milliseconds; one
+ * that does is woken once, by whoever takes its wish away: a wake-up interrupts the own processor, which costs
+ * more than the call. None is lost: it says that it sleeps and then looks whether anything is reserved, here
+ * something is reserved and then looked whether it sleeps, with a full barrier between the two on both sides. */
 static __always_inline u64 stream_wakeup(void)
 {
-	u32 zero = 0;
-	void *ring = bpf_map_lookup_elem(&call_rings, &zero);
+	u32 order = 0;
+	u32 was = __sync_lock_test_and_set(&order,
+					   1); /* the barrier: atomics that return a value are */
 
-	if (ring && bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA) >= (64 << 10))
-		return BPF_RB_FORCE_WAKEUP;
-	return BPF_RB_NO_WAKEUP;
+	if (was || !stream_sleeps)
+		return BPF_RB_NO_WAKEUP;
+	return __sync_lock_test_and_set(&stream_sleeps, 0) ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
 }
 
 #endif

@@ -96,7 +96,7 @@ static __always_inline void send_retransmit(const struct sock_common *sock, u64 
 	event->source_port = sock->skc_num;
 	event->destination_port = __builtin_bswap16(sock->skc_dport);
 	fill_addresses(event, sock);
-	bpf_ringbuf_submit(event, 0);
+	bpf_ringbuf_submit(event, stream_wakeup());
 }
 
 /* Segments of this attempt: by how much the socket's own count has grown, which the kernel raises together

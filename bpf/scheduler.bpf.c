@@ -99,7 +99,7 @@ static __always_inline void send_wait(u32 kind, struct task_struct *task, u64 be
 	event->wait_ns = wait;
 	event->cpu = bpf_get_smp_processor_id();
 	event->sleep_state = sleep_state;
-	bpf_ringbuf_submit(event, 0);
+	bpf_ringbuf_submit(event, stream_wakeup());
 }
 
 static __always_inline void count_wait(struct task_struct *task, u64 wait)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/call_stream.h"
 
+#include <unistd.h>
+
 #include <chrono>
 
 namespace ingero::app {
@@ -41,6 +43,8 @@ Status CallStream::make_ring() {
     return fail(reader.error());
   }
   reader_ = std::move(*reader);
+  descriptor_.assign(::dup(reader_->descriptor()));
+  last_event_ = std::chrono::steady_clock::now();
   return {};
 }
 
@@ -73,6 +77,7 @@ bool CallStream::take(const event_header& header, std::size_t size) const {
 void CallStream::close_when_empty() {
   bpf_.stream_host_events(false, 0, 0);
   closing_ = true;
+  if (asleep_) wake();
 }
 
 bool CallStream::drain() {
@@ -85,15 +90,52 @@ void CallStream::poll() {
     close();
     return;
   }
-  timer_.expires_after(turn == collect::Turn::more ? 0ms : kPollInterval);
+  const auto now = std::chrono::steady_clock::now();
+  if (reader_->taken() != 0 || turn != collect::Turn::all) last_event_ = now;
+  if (now - last_event_ >= options_.quiet) sleep();
+  else poll_after(turn == collect::Turn::more ? 0ns : kPollInterval);
+}
+
+void CallStream::poll_after(std::chrono::nanoseconds time) {
+  timer_.expires_after(time);
   timer_.async_wait([this](const boost::system::error_code& error) {
     if (!error && reader_) poll();
   });
 }
 
+/// The order matters: a program that does not see the wish has reserved its record before the look.
+void CallStream::sleep() {
+  bpf_.wake_stream_reader(true);
+  if (!reader_->is_empty()) {
+    bpf_.wake_stream_reader(false);
+    poll_after(kPollInterval);
+    return;
+  }
+  asleep_ = true;
+  descriptor_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                         [this](const boost::system::error_code& error) {
+                           if (!error && asleep_) wake();
+                         });
+  timer_.expires_after(options_.sleep);
+  timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error && asleep_) wake();
+  });
+}
+
+void CallStream::wake() {
+  asleep_ = false;
+  bpf_.wake_stream_reader(false);
+  timer_.cancel();
+  descriptor_.cancel();
+  if (reader_) poll();
+}
+
 void CallStream::close() {
   if (!reader_) return;
+  asleep_ = false;
+  bpf_.wake_stream_reader(false);
   timer_.cancel();
+  descriptor_.close();
   bpf_.close_stream();
   reader_.reset();
 }

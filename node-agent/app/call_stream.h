@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <functional>
@@ -26,6 +28,8 @@ struct StreamHandlers {
 };
 
 struct StreamOptions {
+  /// Without an event for so long the reader sleeps until one wakes it, or for at most the second time.
+  std::chrono::nanoseconds quiet{std::chrono::milliseconds(100)}, sleep{std::chrono::seconds(1)};
   StreamHandlers handlers;
   /// Waits for a processor and off-CPU spans of these lengths or more are streamed; 0: none.
   std::chrono::nanoseconds wait_threshold{0}, off_cpu_threshold{0};
@@ -40,7 +44,7 @@ class CallStream {
  public:
   /// `bpf` must outlive the stream.
   CallStream(boost::asio::io_context& io, attach::BpfObject& bpf, StreamOptions options)
-      : bpf_(bpf), options_(std::move(options)), timer_(io) {}
+      : bpf_(bpf), options_(std::move(options)), timer_(io), descriptor_(io) {}
   ~CallStream() { close(); }
   CallStream(const CallStream&) = delete;
   CallStream& operator=(const CallStream&) = delete;
@@ -48,24 +52,32 @@ class CallStream {
   /// From here on the ring takes events; poll() reads them. One that was to be closed stays open. An error:
   /// nothing is streamed.
   Status open();
-  /// Reads every few milliseconds on the io_context's thread.
+  /// Reads every few milliseconds on the io_context's thread, and sleeps while nothing comes.
   void poll();
   /// Hands on what is there; false: the handler had enough before its end.
   bool drain();
   /// Nothing new is coming: gives the memory back once all that is there has been handed on.
   void close_when_empty();
   bool is_open() const { return reader_ != nullptr; }
+  bool is_asleep() const { return asleep_; }
 
  private:
   Status make_ring();
   bool take(const event_header& header, std::size_t size) const;
+  void poll_after(std::chrono::nanoseconds time);
+  void sleep();
+  void wake();
   void close();
 
   attach::BpfObject& bpf_;
   const StreamOptions options_;
   boost::asio::steady_timer timer_;
   std::unique_ptr<collect::EventReader> reader_;
+  boost::asio::posix::stream_descriptor
+      descriptor_;  ///< readable when a program has woken the reader
+  std::chrono::steady_clock::time_point last_event_;
   bool closing_ = false;
+  std::atomic<bool> asleep_ = false;
 };
 
 }  // namespace ingero::app

@@ -285,6 +285,11 @@ void BpfObject::close_stream() {
   parts_->call_ring.reset();
 }
 
+void BpfObject::wake_stream_reader(bool wanted) {
+  __atomic_store_n(&parts_->skeleton->bss->stream_sleeps, wanted ? 1U : 0U, __ATOMIC_SEQ_CST);
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
 void BpfObject::stream_host_events(bool network, std::uint64_t waits_ns, std::uint64_t off_cpu_ns) {
   auto& settings = parts_->skeleton->bss->settings;
   settings.stream_network = network ? 1 : 0;

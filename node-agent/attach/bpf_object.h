@@ -46,6 +46,9 @@ class BpfObject {
   Result<int> open_stream(std::uint32_t bytes);
   /// What is not read by then is gone.
   void close_stream();
+  /// Whether the next event that is streamed wakes those who wait on the ring; it does so once. Who asks must
+  /// look whether the ring is empty afterwards, before it sleeps.
+  void wake_stream_reader(bool wanted);
   /// What beside calls is streamed: retransmissions, and waits for a processor and off-CPU spans of these
   /// lengths or more (0: none).
   void stream_host_events(bool network, std::uint64_t waits_ns, std::uint64_t off_cpu_ns);

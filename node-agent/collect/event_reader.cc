@@ -2,6 +2,7 @@
 #include "collect/event_reader.h"
 
 #include <bpf/libbpf.h>
+#include <poll.h>
 
 #include <cerrno>
 
@@ -17,6 +18,11 @@ Result<std::unique_ptr<EventReader>> EventReader::create(int ring_map_fd, Handle
 EventReader::~EventReader() { ring_buffer__free(ring_); }
 
 int EventReader::descriptor() const { return ring_buffer__epoll_fd(ring_); }
+
+bool EventReader::is_empty() const {
+  pollfd ring{descriptor(), POLLIN, 0};
+  return ::poll(&ring, 1, 0) == 0;
+}
 
 Turn EventReader::consume(const TurnLimit& limit) {
   limit_ = limit;

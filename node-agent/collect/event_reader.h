@@ -42,6 +42,11 @@ class EventReader {
   /// Readable when there is something; for an event loop.
   int descriptor() const;
 
+  /// Whether nothing is there, not even a record that is being written.
+  bool is_empty() const;
+  /// How many records the last turn handed over.
+  std::size_t taken() const { return taken_; }
+
   /// Hands over what is there, as long as the handler takes it and the limit is not reached.
   Turn consume(const TurnLimit& limit = {});
 

@@ -176,7 +176,7 @@ def main():
     print("Cost of a probed call (CPU time of the caller, median of interleaved rounds):\n\n```")
     sys.stdout.flush()
     if all(name.startswith("-") for name in sys.argv[2:]):
-        subprocess.run([PROBE_COST, STUBS, "3" if QUICK else "15"], check=True)
+        subprocess.run([PROBE_COST, STUBS, "50" if QUICK else "300"], check=True)
     print("```\n\n| figure | measured | goal |\n|---|---|---|")
     measures = (against_bpftrace, nothing_lost, agent_cpu, many_series, flat_cost)
     only = [name for name in sys.argv[2:] if not name.startswith("-")]

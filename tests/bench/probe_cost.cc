@@ -1,21 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a probed call costs, as CPU time of the calling thread, in one run and interleaved: without a
-// probe, with an empty entry probe, an empty pair, and with the agent's full accounting by each method.
-// The functions are those of the stub libraries, so that they begin as the real ones do.
+// probe, with an empty entry probe, an empty pair, and with the agent's full accounting by each method,
+// recorded and not. The functions are those of the stub libraries, so that they begin as the real ones do;
+// each way has a copy of the library, so that all are attached at once and the ways take turns quickly.
 #include <bpf/libbpf.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
-#include <map>
+#include <memory>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "attach/bpf_object.h"
 #include "attach/bpf_skeleton.h"
 #include "attach/library_probes.h"
+#include "collect/event_reader.h"
 #include "stub_library.h"
 
 namespace {
@@ -23,9 +30,11 @@ namespace {
 using namespace ingero;
 using model::AttachMethod;
 using testing::StubLibrary;
+namespace fs = std::filesystem;
 
-constexpr int kCalls = 100000;
-int rounds = 9;
+constexpr int kCalls =
+    5000;  ///< of one turn: some milliseconds, so that what disturbs hits all ways
+int rounds = 200;
 
 double thread_cpu_ns() {
   timespec now{};
@@ -38,15 +47,12 @@ double thread_cpu_ns() {
   std::exit(2);
 }
 
-struct Call {
-  std::string name;
-  std::function<void()> once;
-};
+using Call = std::function<void()>;
 
 double cost_ns(const Call& call) {
-  for (int i = 0; i < 1000; ++i) call.once();
+  for (int i = 0; i < 100; ++i) call();
   const double start = thread_cpu_ns();
-  for (int i = 0; i < kCalls; ++i) call.once();
+  for (int i = 0; i < kCalls; ++i) call();
   return (thread_cpu_ns() - start) / kCalls;
 }
 
@@ -80,77 +86,187 @@ class EmptyProbe {
   attach::SkeletonPtr skeleton_;
 };
 
-std::unique_ptr<attach::BpfObject> load_agent(AttachMethod method) {
+std::unique_ptr<attach::BpfObject> load_agent(AttachMethod method, bool recorded = false) {
   attach::BpfOptions options;
   options.method = method;
-  options.settings.cgroup_source = CGROUP_V1_MEMORY;
+  options.settings.stream_calls = recorded ? 1 : 0;
   auto bpf = attach::BpfObject::create(options);
   if (!bpf) die(bpf.error().message());
   return std::move(*bpf);
 }
 
-using Samples = std::map<std::string, std::vector<double>>;
+/// Empties the ring as the agent does, on a thread of its own.
+class RingReader {
+ public:
+  explicit RingReader(attach::BpfObject& bpf) {
+    const auto ring = bpf.open_stream(32 << 20);
+    if (!ring) die(ring.error().message());
+    auto reader =
+        collect::EventReader::create(*ring, [](const event_header&, std::size_t) { return true; });
+    if (!reader) die(reader.error().message());
+    reader_ = std::move(*reader);
+    thread_ = std::thread([this] {
+      while (!stop_) {
+        reader_->consume();
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      }
+    });
+  }
+  ~RingReader() {
+    stop_ = true;
+    thread_.join();
+  }
+  RingReader(const RingReader&) = delete;
+  RingReader& operator=(const RingReader&) = delete;
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
+ private:
+  std::unique_ptr<collect::EventReader> reader_;
+  std::atomic<bool> stop_ = false;
+  std::thread thread_;
+};
+
+/// What all ways of one run are attached with.
+struct Programs {
+  EmptyProbe perf{AttachMethod::kPerf}, multi{AttachMethod::kMulti},
+      session{AttachMethod::kSession};
+  std::unique_ptr<attach::BpfObject> agent_session = load_agent(AttachMethod::kSession),
+                                     agent_multi = load_agent(AttachMethod::kMulti),
+                                     agent_perf = load_agent(AttachMethod::kPerf),
+                                     recorded = load_agent(AttachMethod::kSession, true);
+  RingReader reader{*recorded};
+};
+
+/// One way to probe a function, and what its calls took.
+struct Way {
+  std::string name;
+  StubLibrary library;
+  Call call;
+  std::optional<attach::UprobeLink> link = std::nullopt;
+  std::vector<double> costs = {};
+};
+
+using MakeCall = std::function<Call(const StubLibrary&)>;
+
+class Measurement {
+ public:
+  Measurement(std::string source, std::string symbol, MakeCall make_call)
+      : source_(std::move(source)), symbol_(std::move(symbol)), make_call_(std::move(make_call)) {}
+
+  void add(const std::string& name, AttachMethod method, const attach::ProgramSet& programs,
+           bool cookie) {
+    Way& way = add_unprobed(name);
+    const auto& point = way.library.point(symbol_);
+    const attach::ProbeTarget target{point.file_offset, cookie ? point.function->cookie : 0};
+    auto link = attach::UprobeLink::create(
+        method, programs, "/proc/self/fd/" + std::to_string(way.library.fd()), {&target, 1});
+    if (!link) die(link.error().message());
+    way.link = std::move(*link);
+  }
+
+  Way& add_unprobed(const std::string& name) {
+    static int copies = 0;  // a name that was loaded before would give the library of then
+    const fs::path copy = folder_.path / (std::to_string(copies++) + ".so");
+    fs::copy_file(source_, copy);
+    StubLibrary library = StubLibrary::load(copy);
+    Call call = make_call_(library);
+    ways_.push_back({name, std::move(library), std::move(call)});
+    return ways_.back();
+  }
+
+  void run() {
+    for (int round = 0; round < rounds; ++round)
+      for (Way& way : ways_) way.costs.push_back(cost_ns(way.call));
+  }
+
+  void print(const std::string& title) const {
+    std::printf("%-34s   minimum   median     x uprobe  x session pair\n", title.c_str());
+    for (const Way& way : ways_)
+      std::printf("  %-32s %6.0f ns %6.0f ns   %5.2f %5.2f   %5.2f %5.2f\n", way.name.c_str(),
+                  minimum(way.costs), median(way.costs), minimum(way.costs) / minimum(of(kUprobe)),
+                  ratio(way, kUprobe), minimum(way.costs) / minimum(of(kPair)), ratio(way, kPair));
+    std::fflush(stdout);
+  }
+
+  static constexpr const char* kUprobe = "empty uprobe (perf)";
+  static constexpr const char* kPair = "empty pair, session";
+
+ private:
+  struct Folder {
+    fs::path path = fs::temp_directory_path() / ("probe_cost." + std::to_string(::getpid()));
+    Folder() { fs::create_directory(path); }
+    ~Folder() { fs::remove_all(path); }
+  };
+
+  static double minimum(const std::vector<double>& values) {
+    return *std::min_element(values.begin(), values.end());
+  }
+  static double median(std::vector<double> values) {
+    std::sort(values.begin(), values.end());
+    return values[values.size() / 2];
+  }
+  const std::vector<double>& of(const std::string& name) const {
+    return std::find_if(ways_.begin(), ways_.end(),
+                        [&](const Way& way) { return way.name == name; })
+        ->costs;
+  }
+  /// Median of the ratios within each round.
+  double ratio(const Way& way, const std::string& base) const {
+    std::vector<double> ratios;
+    for (std::size_t i = 0; i < way.costs.size(); ++i) ratios.push_back(way.costs[i] / of(base)[i]);
+    return median(ratios);
+  }
+
+  std::string source_, symbol_;
+  MakeCall make_call_;
+  Folder folder_;
+  std::vector<Way> ways_;
+};
+
+void measure(const std::string& title, Programs& programs, const std::string& source,
+             const std::string& symbol, api_family family, const MakeCall& make_call) {
+  Measurement measurement(source, symbol, make_call);
+  measurement.add_unprobed("no probe");
+  measurement.add(Measurement::kUprobe, AttachMethod::kEntryOnly, programs.perf.programs(), false);
+  for (const EmptyProbe* empty : {&programs.perf, &programs.multi, &programs.session})
+    measurement.add("empty pair, " + std::string(to_string(empty->method())), empty->method(),
+                    empty->programs(), false);
+  measurement.add("full accounting, perf", AttachMethod::kPerf,
+                  programs.agent_perf->programs(family), true);
+  measurement.add("full accounting, multi", AttachMethod::kMulti,
+                  programs.agent_multi->programs(family), true);
+  measurement.add("full accounting, session", AttachMethod::kSession,
+                  programs.agent_session->programs(family), true);
+  measurement.add("recorded, session", AttachMethod::kSession, programs.recorded->programs(family),
+                  true);
+  measurement.run();
+  measurement.print(title);
 }
 
-void sample_probe(Samples& samples, const std::string& name, AttachMethod method,
-                  const attach::ProgramSet& programs, const StubLibrary& library,
-                  const std::string& symbol, std::uint64_t cookie, const Call& call) {
-  const attach::ProbeTarget target{library.point(symbol).file_offset, cookie};
-  const auto link = attach::UprobeLink::create(
-      method, programs, "/proc/self/fd/" + std::to_string(library.fd()), {&target, 1});
-  if (!link) die(link.error().message());
-  samples[name].push_back(cost_ns(call));
+char from[64], to[64];
+
+Call copy_call(const StubLibrary& library) {
+  auto* function = library.function<int(void*, const void*, std::size_t, int)>("cudaMemcpy");
+  return [function] { function(to, from, 64, 1); };
 }
 
-void measure(const std::string& title, const StubLibrary& library, const std::string& symbol,
-             const Call& call) {
-  EmptyProbe perf(AttachMethod::kPerf), multi(AttachMethod::kMulti),
-      session(AttachMethod::kSession);
-  auto agent_session = load_agent(AttachMethod::kSession);
-  auto agent_multi = load_agent(AttachMethod::kMulti);
-  auto agent_perf = load_agent(AttachMethod::kPerf);
-  const auto family = library.point(symbol).function->family;
-  const auto cookie = library.point(symbol).function->cookie;
-  Samples samples;
-  for (int round = 0; round < rounds; ++round) {
-    samples["1 no probe"].push_back(cost_ns(call));
-    const auto entry_only = AttachMethod::kEntryOnly;
-    sample_probe(samples, "2 empty uprobe (perf)", entry_only, perf.programs(), library, symbol, 0,
-                 call);
-    for (const EmptyProbe* empty : {&perf, &multi, &session})
-      sample_probe(samples, "3 empty entry and return, " + std::string(to_string(empty->method())),
-                   empty->method(), empty->programs(), library, symbol, 0, call);
-    sample_probe(samples, "4 full accounting, session", AttachMethod::kSession,
-                 agent_session->programs(family), library, symbol, cookie, call);
-    sample_probe(samples, "4 full accounting, multi", AttachMethod::kMulti,
-                 agent_multi->programs(family), library, symbol, cookie, call);
-    sample_probe(samples, "4 full accounting, perf", AttachMethod::kPerf,
-                 agent_perf->programs(family), library, symbol, cookie, call);
-  }
-  const double bare = median(samples["1 no probe"]);
-  const double empty = median(samples["2 empty uprobe (perf)"]);
-  std::printf("%s\n", title.c_str());
-  for (const auto& [name, values] : samples) {
-    const double value = median(values);
-    std::printf("  %-36s %8.0f ns   %5.2fx the empty uprobe\n", name.c_str() + 2, value,
-                value / empty);
-  }
-  std::printf("  (ratios of whole calls; the call itself takes %.0f ns)\n", bare);
+Call reduce_call(const StubLibrary& library) {
+  auto* function = library.function<int(const void*, void*, std::size_t, int, int, void*, void*)>(
+      "ncclAllReduce");
+  void* comm = nullptr;
+  int device = 0;
+  if (library.function<int(void**, int, int*)>("ncclCommInitAll")(&comm, 1, &device) != 0)
+    die("stub library");
+  return [=] { function(from, to, 16, 7, 0, comm, reinterpret_cast<void*>(8)); };
 }
 
 /// Attaches nothing: what a call costs under the probes that somebody else holds.
-double bare_cost(const std::string& library) {
-  const auto cudart = StubLibrary::load(library);
-  auto* memcpy_fn = cudart.function<int(void*, const void*, std::size_t, int)>("cudaMemcpy");
-  static char a[64], b[64];
+double bare_cost(const std::string& path) {
+  const auto library = StubLibrary::load(path);
+  const Call call = copy_call(library);
   std::vector<double> costs;
-  for (int round = 0; round < 5; ++round)
-    costs.push_back(cost_ns({"cudaMemcpy", [&] { memcpy_fn(a, b, 64, 1); }}));
-  return median(costs);
+  for (int round = 0; round < 100; ++round) costs.push_back(cost_ns(call));
+  std::sort(costs.begin(), costs.end());
+  return costs[costs.size() / 2];
 }
 
 }  // namespace
@@ -163,23 +279,13 @@ int main(int argc, char** argv) {
     return 0;
   }
   if (argc > 2) rounds = std::max(1, std::atoi(argv[2]));
+  Programs programs;
   for (const std::string variant : {"push", "endbr"}) {
     const std::string folder = std::string(argv[1]) + "/" + variant;
-    const auto cudart = StubLibrary::load(folder + "/libcudart.so.13");
-    const auto nccl = StubLibrary::load(folder + "/libnccl.so.2");
-    auto* memcpy_fn = cudart.function<int(void*, const void*, std::size_t, int)>("cudaMemcpy");
-    auto* reduce_fn = nccl.function<int(const void*, void*, std::size_t, int, int, void*, void*)>(
-        "ncclAllReduce");
-    auto* init_fn = nccl.function<int(void**, int, int*)>("ncclCommInitAll");
-    void* comm = nullptr;
-    int device = 0;
-    if (init_fn(&comm, 1, &device) != 0) die("stub library");
-    static char a[64], b[64];
-    measure("cudaMemcpy, first instruction " + variant, cudart, "cudaMemcpy",
-            {"cudaMemcpy", [&] { memcpy_fn(a, b, 64, 1); }});
-    measure(
-        "ncclAllReduce, first instruction " + variant, nccl, "ncclAllReduce",
-        {"ncclAllReduce", [&] { reduce_fn(a, b, 16, 7, 0, comm, reinterpret_cast<void*>(8)); }});
+    measure("cudaMemcpy, begins with " + variant, programs, folder + "/libcudart.so.13",
+            "cudaMemcpy", API_CUDA_COPY, copy_call);
+    measure("ncclAllReduce, begins with " + variant, programs, folder + "/libnccl.so.2",
+            "ncclAllReduce", API_NCCL_COLLECTIVE, reduce_call);
   }
   return 0;
 }
