@@ -59,11 +59,12 @@ def test_no_permission_is_wider_than_needed():
         assert rule["verbs"] == ["create"] or rule["resourceNames"]
 
 
-def test_monitors_and_rules_come_only_where_the_operator_is(tmp_path):
-    kinds = ["PodMonitor", "ServiceMonitor", "PrometheusRule"]
+@pytest.mark.parametrize("monitor", ["PodMonitor", "ServiceMonitor"])
+def test_monitors_and_rules_come_only_where_the_operator_is(tmp_path, monitor):
+    kinds = sorted([monitor, "PrometheusRule"])
     values = with_values(tmp_path, {k[0].lower() + k[1:]: {"enabled": True} for k in kinds})
     assert not [o for o in rendered(*values) if o["kind"] in kinds]
-    assert sorted(o["kind"] for o in rendered(*values, *OPERATOR) if o["kind"] in kinds) == sorted(kinds)
+    assert sorted(o["kind"] for o in rendered(*values, *OPERATOR) if o["kind"] in kinds) == kinds
 
 
 def test_the_apparmor_field_is_left_out_where_the_server_has_none(tmp_path):

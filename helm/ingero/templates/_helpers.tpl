@@ -37,10 +37,10 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
 {{- define "ingero.serviceAccountName" -}}
-{{- if .Values.serviceAccount.create -}}
-{{- default (include "ingero.fullname" .) .Values.serviceAccount.name }}
+{{- if (.Values.serviceAccount).create -}}
+{{- default (include "ingero.fullname" .) (.Values.serviceAccount).name }}
 {{- else -}}
-{{- default "default" .Values.serviceAccount.name }}
+{{- default "default" (.Values.serviceAccount).name }}
 {{- end }}
 {{- end }}
 
@@ -57,7 +57,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- /* The settings of the ConfigMap: .Values.config, and the port and the folder of recordings where they are
 not the agent's defaults. */}}
 {{- define "ingero.config" -}}
-{{- $config := deepCopy .Values.config }}
+{{- $config := deepCopy (.Values.config | default dict) }}
 {{- $port := int .Values.port }}
 {{- if hasKey $config "listen_address" }}
 {{- if not (hasSuffix (printf ":%d" $port) $config.listen_address) }}
@@ -67,8 +67,8 @@ not the agent's defaults. */}}
 {{- $_ := set $config "listen_address" (printf ":%d" $port) }}
 {{- end }}
 {{- $recordings := deepCopy (default (dict) $config.recordings) }}
-{{- $hostPath := .Values.recordings.hostPath }}
-{{- if not .Values.recordings.enabled }}
+{{- $hostPath := (.Values.recordings).hostPath }}
+{{- if not (.Values.recordings).enabled }}
 {{- if not (has (toString (default "0" $recordings.budget)) (list "0")) }}
 {{- fail (printf "config.recordings.budget is %v, but recordings.enabled is false: there is no folder to write to" $recordings.budget) }}
 {{- end }}
@@ -98,7 +98,7 @@ not the agent's defaults. */}}
 {{- if (.Values.affinity).nodeAffinity }}
 {{- $_ := unset $affinity "nodeAffinity" }}
 {{- end }}
-{{- $affinity = merge (deepCopy .Values.affinity) $affinity }}
+{{- $affinity = merge (deepCopy (.Values.affinity | default dict)) $affinity }}
 {{- if $affinity }}
 {{- toYaml $affinity }}
 {{- end }}
@@ -131,7 +131,7 @@ privileged: true
 {{- else -}}
 privileged: false
 {{- /* The API server refuses false beside SYS_ADMIN. */}}
-{{- if not (has "SYS_ADMIN" $context.capabilities) }}
+{{- if not (has "SYS_ADMIN" ($context.capabilities | default list)) }}
 allowPrivilegeEscalation: false
 {{- end }}
 capabilities:
@@ -157,7 +157,7 @@ runAsGroup: 0
 
 {{- /* Whether objects of the Prometheus Operator are rendered: (list $ .Values.podMonitor) */}}
 {{- define "ingero.operatorHas" -}}
-{{- $root := index . 0 }}{{ $values := index . 1 }}
+{{- $root := index . 0 }}{{ $values := index . 1 | default dict }}
 {{- if and $values.enabled (or $values.force ($root.Capabilities.APIVersions.Has "monitoring.coreos.com/v1")) -}}
 true
 {{- end }}

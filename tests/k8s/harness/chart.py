@@ -17,8 +17,13 @@ def template(*options, namespace="ingero", chart=CHART, check=True):
                *options, check=check)
 
 
+def loaded(text):
+    """All objects in it; by libyaml, where PyYAML has it: the CRDs are long."""
+    return [o for o in yaml.load_all(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)) if o]
+
+
 def rendered(*options, **more):
-    return [o for o in yaml.safe_load_all(template(*options, **more).stdout) if o]
+    return loaded(template(*options, **more).stdout)
 
 
 def one(objects, kind, name=None):
