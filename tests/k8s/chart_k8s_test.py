@@ -74,6 +74,19 @@ def test_the_apparmor_field_is_left_out_where_the_server_has_none(tmp_path):
     assert "appArmorProfile" in container_of(rendered(*values))["securityContext"]
 
 
+ADMISSION = ["--api-versions", "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy"]
+
+
+def test_the_admission_policy_comes_only_where_the_server_has_the_api_and_the_node_in_tokens(tmp_path):
+    values = with_values(tmp_path, {"admissionPolicy": {"enabled": True}})
+
+    def kinds(*options):
+        return sorted(o["kind"] for o in rendered(*values, *options) if "Admission" in o["kind"])
+
+    assert kinds() == kinds("--kube-version", "1.29.5", *ADMISSION) == []
+    assert kinds(*ADMISSION) == ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"]
+
+
 @pytest.mark.parametrize("count", [0, 3])
 def test_any_number_of_dashboards_is_rendered_as_it_is(tmp_path, count):
     chart = tmp_path / "chart"
@@ -135,6 +148,30 @@ def test_promtool_takes_the_rules_and_each_fires_when_it_should():
         done = subprocess.run(["promtool", *arguments], cwd=folder, capture_output=True, text=True,
                               check=False)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_each_alert_has_its_heading_in_the_page_that_its_runbook_url_leads_to():
+    with open(os.path.join(REPOSITORY, "docs", "alerts.md"), encoding="utf-8") as file:
+        headings = [line[3:] for line in file.read().splitlines() if line.startswith("## ")]
+    with open(RULES, encoding="utf-8") as file:
+        rules = [rule for group in yaml.safe_load(file)["groups"] for rule in group["rules"]]
+    assert headings == [rule["alert"] for rule in rules]
+
+
+def test_promtool_takes_the_rules_with_what_values_change(tmp_path):
+    """The whole of an alert is the operator's to write, as Prometheus takes it."""
+    values = with_values(tmp_path, {"prometheusRule": {
+        "enabled": True, "force": True, "runbookUrl": "https://x.example/alerts.md",
+        "alerts": {"IngeroAgentDown": {"severity": "critical", "for": "1h30m"}},
+        "additionalRules": [{"record": "ingero:calls", "expr": "sum(gpu_nccl_collective_count)"},
+                            {"alert": "Idle", "expr": "ingero:calls == 0", "keep_firing_for": "5m",
+                             "annotations": {"summary": "{{ $labels.pod }} idles"}}]}})
+    groups = one(rendered(*values), "PrometheusRule")["spec"]["groups"]
+    assert [group["name"] for group in groups] == ["ingero", "ingero-additional"]
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": groups}))
+    done = subprocess.run(["promtool", "check", "rules", str(tmp_path / "rules.yaml")], capture_output=True,
+                          text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_rules_name_only_metrics_that_are_documented():

@@ -50,8 +50,9 @@ def test_the_server_takes_what_is_rendered_with_every_value(cluster, tmp_path):
     wrong = []
     for values, _ in [({}, None)] + MATRIX:
         values = copy.deepcopy(values)
-        # The namespace of dashboards need not be there, nor the operator's CRDs.
+        # Other namespaces need not be there, nor the operator's CRDs.
         values.get("dashboards", {}).pop("namespace", None)
+        values.pop("namespaceOverride", None)
         objects = [o for o in rendered(*KNOWN, *with_values(tmp_path, values),
                                        namespace=cluster.namespace)
                    if not o["apiVersion"].startswith("monitoring.coreos.com/")]
@@ -74,8 +75,8 @@ def test_bad_values_are_refused_and_named(tmp_path):
 
 
 # Without them there is nothing to render: refused by name. A strategy without its type is none.
-NEEDED = {"image", "image.repository", "image.pullPolicy", "port", "recordings.hostPath", "securityContext",
-          "securityContext.privileged", "updateStrategy.type"}
+NEEDED = {"image", "image.repository", "image.pullPolicy", "port", "gpuNodeLabels", "recordings.hostPath",
+          "resourceQuota.pods", "securityContext", "securityContext.privileged", "updateStrategy.type"}
 
 
 def every_path(values, path=()):
