@@ -3,38 +3,54 @@
 says that finds no node for an agent or a namespace that refuses it."""
 import json
 import re
+import ssl
+import urllib.error
+import urllib.request
 
 import pytest
 import yaml
 from e2e.harness.waiting import wait_until
-from harness.kubectl import apply, environment, get, helm, kubectl, run
-from harness.kubernetes_agent import CHART, IMAGE, NAMESPACE, SELECTOR, KubernetesAgent, uninstall
+from harness.chart import with_values
+from harness.kubectl import REPOSITORY, apply, containerd, environment, get, helm, kubectl, run
+from harness.kubernetes_agent import CHART, IMAGE, NAMESPACE, SELECTOR, KubernetesAgent, restart, uninstall
 from status_k8s_test import wait_status
 
 REPORT = {"apiVersion": "ingero.io/v1alpha1", "kind": "GpuTraceNode"}
 
 
-class TokenOnly:
-    """kubectl as whoever has a token of the agents' account: the kubeconfig's certificate would win."""
+class Holder:
+    """Whoever has a token of the agents' account. kubectl would take the kubeconfig's certificate, and reads
+    before it patches, which agents may not."""
 
-    def __init__(self, folder, *bound):
+    def __init__(self, *bound):
         with open(environment()["KUBECONFIG"], encoding="utf-8") as file:
-            config = yaml.safe_load(file)
-        token = kubectl("create", "token", "ingero", "-n", NAMESPACE, *bound).strip()
-        config["users"][0]["user"] = {"token": token}
-        self.path = folder / f"config-{len(list(folder.iterdir()))}"
-        self.path.write_text(yaml.safe_dump(config))
+            self._cluster = yaml.safe_load(file)["clusters"][0]["cluster"]
+        self._token = kubectl("create", "token", "ingero", "-n", NAMESPACE, *bound).strip()
+
+    @classmethod
+    def of(cls, agent):
+        pod = agent.pod["metadata"]
+        return cls("--bound-object-kind=Pod", f"--bound-object-name={pod['name']}",
+                   f"--bound-object-uid={pod['uid']}")
+
+    def _send(self, method, path, body, kind):
+        request = urllib.request.Request(
+            f"{self._cluster['server']}/apis/ingero.io/v1alpha1/gputracenodes{path}",
+            json.dumps(body).encode(),
+            {"Authorization": f"Bearer {self._token}", "Content-Type": kind}, method=method)
+        context = ssl.create_default_context(cafile=self._cluster["certificate-authority"])
+        try:
+            with urllib.request.urlopen(request, timeout=20, context=context):
+                return ""
+        except urllib.error.HTTPError as refused:
+            return json.loads(refused.read())["message"]
 
     def write_report(self, node, **status):
         """Nothing, or why not."""
-        done = run("kubectl", "--kubeconfig", self.path, "patch", "gtn", node, "--subresource=status",
-                   "--type=merge", "-p", json.dumps({"status": status}), check=False)
-        return "" if done.returncode == 0 else done.stderr
+        return self._send("PATCH", f"/{node}/status", {"status": status}, "application/merge-patch+json")
 
     def create_report(self, node):
-        done = run("kubectl", "--kubeconfig", self.path, "create", "-f", "-", check=False,
-                   text_input=json.dumps({**REPORT, "metadata": {"name": node}}))
-        return "" if done.returncode == 0 else done.stderr
+        return self._send("POST", "", {**REPORT, "metadata": {"name": node}}, "application/json")
 
 
 @pytest.fixture
@@ -46,15 +62,10 @@ def another_node():
     run("kubectl", "delete", "gtn,node", name, "--ignore-not-found", check=False)
 
 
-def test_an_agent_writes_the_report_of_its_own_node_alone(cluster, tmp_path, another_node):
-    agent = cluster.agent()
-    pod = agent.pod["metadata"]
-    of_pod = ["--bound-object-kind=Pod", f"--bound-object-name={pod['name']}", f"--bound-object-uid={pod['uid']}"]
-    assert TokenOnly(tmp_path, *of_pod).create_report(another_node) == "", "RBAC alone lets it"
+def test_an_agent_writes_the_report_of_its_own_node_alone(cluster, another_node):
+    assert Holder.of(cluster.agent()).create_report(another_node) == "", "RBAC alone lets it"
     agent = cluster.agent("admissionPolicy.enabled=true")
-    pod = agent.pod["metadata"]
-    of_pod[1:] = [f"--bound-object-name={pod['name']}", f"--bound-object-uid={pod['uid']}"]
-    taken, of_nobody = TokenOnly(tmp_path, *of_pod), TokenOnly(tmp_path)
+    taken, of_nobody = Holder.of(agent), Holder()
     refusal = f"the agent of node node1 may not write the report of node {another_node}"
     # The API server takes a moment to know a new policy.
     wait_until(lambda: refusal in taken.write_report(another_node, pods=7),
@@ -62,18 +73,20 @@ def test_an_agent_writes_the_report_of_its_own_node_alone(cluster, tmp_path, ano
     assert refusal.replace(another_node, "new") in taken.create_report("new")
     assert "names no node" in of_nobody.write_report("node1", pods=7)
     assert taken.write_report("node1", kernel="of its own") == ""
-    # People and controllers are not meant, and the agent goes on.
-    kubectl("patch", "gtn", another_node, "--subresource=status", "--type=merge", "-p", '{"status": {"pods": 3}}')
+    # People are not meant, and the agent makes and changes its own.
+    kubectl("patch", "gtn", another_node, "--subresource=status", "--type=merge", "-p",
+            '{"status": {"pods": 3}}')
     kubectl("delete", "gtn", "node1")
-    wait_status("gtn", "node1", agentPod=agent.name)
+    wait_status("gtn", "node1", agentPod=restart().name)
 
 
 def test_the_quota_is_of_the_agents_class_and_counts_them(cluster):
     cluster.agent("resourceQuota.enabled=true")
-    used = wait_until(lambda: (get("resourcequota", "ingero", NAMESPACE) or {}).get("status", {}).get("used"),
-                      "a quota with a status", 20)
-    wait_until(lambda: get("resourcequota", "ingero", NAMESPACE)["status"]["used"] == {"pods": "1"},
-               lambda: f"one pod: {used}", 20)
+
+    def used():
+        return get("resourcequota", "ingero", NAMESPACE).get("status", {}).get("used")
+
+    wait_until(lambda: used() == {"pods": "1"}, lambda: f"one pod: {used()}", 20)
 
 
 def test_view_and_edit_of_the_cluster_reach_policies_and_reports(cluster):
@@ -101,7 +114,8 @@ def test_an_agent_without_probes_of_its_own_runs_beside_more_objects_and_volumes
     agent = cluster.agent(
         "livenessProbe=null", "readinessProbe=null", "resources=null", "minReadySeconds=1",
         "extraObjects[0].apiVersion=v1", "extraObjects[0].kind=ConfigMap",
-        'extraObjects[0].metadata.name={{ include "ingero.fullname" . }}-more', "extraObjects[0].data.key=value",
+        'extraObjects[0].metadata.name={{ include "ingero.fullname" . }}-more',
+        "extraObjects[0].data.key=value",
         "extraVolumes[0].name=more", "extraVolumes[0].configMap.name=ingero-more",
         "extraVolumeMounts[0].name=more", "extraVolumeMounts[0].mountPath=/more",
         "podSecurityContext.supplementalGroups[0]=44", "service.internalTrafficPolicy=Local")
@@ -143,8 +157,8 @@ def test_without_a_labelled_node_notes_and_helm_test_say_how_many_match_and_how_
         assert agent.restarts() == 0
     finally:
         kubectl("label", "node", "node1", "nvidia.com/gpu.present=true", "--overwrite")
-        run("kubectl", "delete", "pod", "ingero-test", "-n", NAMESPACE, "--grace-period=1", "--ignore-not-found",
-            check=False)
+        run("kubectl", "delete", "pod", "ingero-test", "-n", NAMESPACE, "--grace-period=1",
+            "--ignore-not-found", check=False)
 
 
 def test_a_namespace_that_refuses_agents_is_told_with_the_command_that_mends_it(cluster):
@@ -165,3 +179,72 @@ def test_a_namespace_that_refuses_agents_is_told_with_the_command_that_mends_it(
 
 def get_pods():
     return kubectl("get", "pods", "-n", NAMESPACE, "-l", SELECTOR, "-o", "name").split()
+
+
+def required(*terms):
+    return {"gpuNodesOnly": False, "affinity": {"nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}}}
+
+
+def term(key, operator, *values, part="matchExpressions"):
+    return {part: [{"key": key, "operator": operator, **({"values": list(values)} if values else {})}]}
+
+
+# Of three nodes with chart-test/gpus 4, 8 and 16; the second is of AMD, the third has no pool. (values, how many)
+CHOSEN = [
+    ({"gpuNodesOnly": False}, 4),
+    ({}, 1),
+    ({"gpuNodeLabels": ["nfd-amd"]}, 1),
+    ({"gpuNodeLabels": ["gpu-feature-discovery", "nfd-amd", "nfd-nvidia"]}, 2),
+    ({"gpuNodeLabels": ["nfd-amd"], "nodeSelector": {"chart-test/pool": "b"}}, 0),
+    ({"gpuNodesOnly": False, "nodeSelector": {"chart-test/pool": "a"}}, 2),
+    (required(term("chart-test/gpus", "Gt", "7")), 2),
+    (required(term("chart-test/gpus", "Lt", "7")), 1),
+    (required(term("chart-test/gpus", "In", "4", "16")), 2),
+    (required(term("chart-test/gpus", "NotIn", "4", "16")), 2),
+    (required(term("chart-test/pool", "Exists")), 2),
+    (required(term("chart-test/pool", "DoesNotExist")), 2),
+    (required(term("metadata.name", "In", "chart-test-2", part="matchFields")), 1),
+    (required({**term("chart-test/pool", "Exists"), **term("metadata.name", "In", "chart-test-2",
+                                                            part="matchFields")}), 0),
+    (required(term("chart-test/gpus", "In", "4"), term("chart-test/gpus", "In", "16")), 2),
+    (required({}), 0),
+]
+
+
+def test_nodes_are_counted_as_the_scheduler_chooses_them(cluster, tmp_path):
+    labels = [{"gpus": "4", "pool": "a"}, {"gpus": "8", "pool": "a"}, {"gpus": "16"}]
+    names = [f"chart-test-{number}" for number in range(3)]
+    apply(*[{"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {
+        "kubernetes.io/os": "linux", **{f"chart-test/{key}": value for key, value in own.items()},
+        **({"feature.node.kubernetes.io/pci-1200_1002.present": "true"} if own["gpus"] == "8" else {})}}}
+        for name, own in zip(names, labels)])
+    wrong = []
+    try:
+        for values, count in CHOSEN:
+            notes = helm("install", "chart-test", CHART, "-n", cluster.namespace, "--dry-run=server",
+                         "--take-ownership", "--set", "crds.install=false", *with_values(tmp_path, values))
+            if f": {count} of 4 now." not in notes or ("WARNING: none of 4" in notes) != (count == 0):
+                wrong.append((values, count, notes.split("NOTES:")[1][:300]))
+    finally:
+        kubectl("delete", "node", *names)
+    assert not wrong, wrong
+
+
+def test_the_documented_command_runs_the_agent_where_its_image_was_put_on_the_node(cluster):
+    # pylint: disable=unused-argument
+    uninstall()
+    with open(f"{CHART}/Chart.yaml", encoding="utf-8") as file:
+        name = f"ghcr.io/ingero/ingero:{yaml.safe_load(file)['appVersion']}"
+    containerd("images", "tag", "--force", IMAGE, name)
+    try:
+        with open(f"{REPOSITORY}/docs/kubernetes.md", encoding="utf-8") as file:
+            page = file.read()
+        assert f"hack/image {name} --tar" in page
+        command, = re.findall(r"^helm install ingero helm/ingero -n ingero --create-namespace$", page, re.M)
+        run(*command.replace("helm/ingero", CHART).split())
+        agent = KubernetesAgent().wait_ready()
+        assert agent.pod["spec"]["containers"][0]["image"] == name
+    finally:
+        uninstall()
+        containerd("images", "rm", name)

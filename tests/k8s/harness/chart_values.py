@@ -111,8 +111,8 @@ MATRIX = [
                           "seccompProfile": {"type": "Unconfined"}}},
      lambda o: container_of(o)["securityContext"]["seccompProfile"] == {"type": "Unconfined"}),
     ({"podSecurityContext": {"seLinuxOptions": {"type": "spc_t"}, "supplementalGroups": [44]}},
-     lambda o: pod_of(o)["securityContext"] == {"seLinuxOptions": {"type": "spc_t"}, "supplementalGroups": [44]}
-     and container_of(o)["securityContext"]["privileged"] is True),
+     lambda o: container_of(o)["securityContext"]["privileged"] is True and pod_of(o)["securityContext"]
+     == {"seLinuxOptions": {"type": "spc_t"}, "supplementalGroups": [44]}),
     ({"resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "2Gi"}}},
      lambda o: container_of(o)["resources"]["limits"] == {"memory": "2Gi"}),
     ({"priorityClassName": ""}, lambda o: "priorityClassName" not in pod_of(o)),
