@@ -11,9 +11,10 @@ std::optional<std::uint64_t> parse_byte_size(std::string_view text) {
   constexpr std::pair<std::string_view, std::uint64_t> kUnits[] = {
       {"", 1},           {"B", 1},           {"kB", 1'000},
       {"MB", 1'000'000}, {"GB", 1000000000}, {"TB", 1000000000000},
-      {"K", 1 << 10},    {"KiB", 1 << 10},   {"M", 1 << 20},
-      {"MiB", 1 << 20},  {"G", 1 << 30},     {"GiB", 1 << 30},
-      {"T", 1ULL << 40}, {"TiB", 1ULL << 40}};
+      {"K", 1 << 10},    {"Ki", 1 << 10},    {"KiB", 1 << 10},
+      {"M", 1 << 20},    {"Mi", 1 << 20},    {"MiB", 1 << 20},
+      {"G", 1 << 30},    {"Gi", 1 << 30},    {"GiB", 1 << 30},
+      {"T", 1ULL << 40}, {"Ti", 1ULL << 40}, {"TiB", 1ULL << 40}};
   std::uint64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc{} || number == 0) return std::nullopt;

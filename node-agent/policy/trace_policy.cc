@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "policy/trace_policy.h"
 
+#include <algorithm>
+#include <array>
 #include <limits>
 #include <utility>
 
@@ -71,8 +73,10 @@ std::optional<std::chrono::nanoseconds> read_threshold(const JsonField& field) {
 void read_recording_size(const JsonField& field, RecordingSpec& recording) {
   const auto text = field.text(kMaxSizeBytes);
   if (!text) return;
-  const bool quantity = text->ends_with("Mi") || text->ends_with("Gi");
-  const auto bytes = quantity ? parse_byte_size(*text + "B") : std::nullopt;
+  // The units that the CRD takes, as the settings take them too: 1Gi and 1GiB are the same.
+  const bool known = std::ranges::any_of(std::array{"Mi", "MiB", "Gi", "GiB"},
+                                         [&](const char* unit) { return text->ends_with(unit); });
+  const auto bytes = known ? parse_byte_size(*text) : std::nullopt;
   if (!bytes) field.refuse("it is no size", "write it like 512Mi or 2Gi");
   else if (*bytes < kMinRecording || *bytes > kMaxRecording)
     field.refuse("it is out of range", "write a size from 10Mi to 1024Gi");

@@ -78,6 +78,16 @@ BAD = [
      'Unsupported value: "Equals": supported values: "In", "NotIn", "Exists", "DoesNotExist"'),
     ({"podSelector": {"matchExpressions": [{"operator": "Exists"}]}}, "[0].key: Required value"),
     ({"namespaceSelector": {"matchLabels": {"team": 3}}}, "must be of type string"),
+    *[({selector: {"matchLabels": {key: "x"}}},
+       f"spec.{selector}.matchLabels: Invalid value: \"object\": must have keys of labels only, such as app")
+      for selector in ("namespaceSelector", "podSelector", "nodeSelector")
+      for key in ("a b", "-a", "", "A/b", "/b", "x" * 64, "a/")],
+    ({"podSelector": {"matchLabels": {"app": "a b"}}},
+     "must be the value of a label, such as train"),
+    ({"podSelector": {"matchExpressions": [{"key": "a b", "operator": "Exists"}]}},
+     "matchExpressions[0].key: Invalid value: \"string\": must be the key of a label"),
+    (expression(operator="In", values=["ok", "not ok"]),
+     "matchExpressions[0].values[1]: Invalid value: \"string\": must be the value of a label"),
     ({"nodeSelector": {"matchLabels": {f"key{i}": "x" for i in range(33)}}}, "at most 32"),
     (threshold("fast"), DURATION),
     (threshold("50"), DURATION),
@@ -103,6 +113,7 @@ BAD = [
     ({"recording": {"name": "a b"}}, "must be letters, digits, -, _ and ., such as run-2"),
     ({"recording": {"duration": "169h"}}, "spec.recording.duration: Invalid value"),
     ({"recording": {"maxSize": "1Ki"}}, "must be a size such as 512Mi or 2Gi, at least 10Mi"),
+    ({"recording": {"maxSize": "20MB"}}, "must be a size such as 512Mi or 2Gi, at least 10Mi"),
     ({"recording": {"files": 0}}, "should be greater than or equal to 1"),
     ({"recording": {"files": 65}}, "should be less than or equal to 64"),
     ({"limits": {"maxSeries": 0}}, "should be greater than or equal to 1"),
@@ -121,13 +132,16 @@ GOOD = [
     expression(operator="Exists"),
     expression(operator="DoesNotExist", values=[]),
     expression(operator="NotIn", values=["a", ""]),
-    {"podSelector": {"matchLabels": {"app.kubernetes.io/name": "train"}}},
+    {"podSelector": {"matchLabels": {"app.kubernetes.io/name": "train", "A_b.c-d": "", "x": "A_1.b-c"}}},
+    {"nodeSelector": {"matchLabels": {"a" * 63: "x" * 63, "x" * 253 + "/" + "a" * 63: "y"}}},
     {"probes": {"nccl": {"functions": ["ncclAll*", "*Reduce", "nccl?end"]}}},
     {"probes": {"nccl": {"enabled": False}, "cudaMemcpy": {"enabled": False}}},
     {"labels": {"podLabels": ["app.kubernetes.io/name", "a"], "podAnnotations": ["example.com/x_y.z"]}},
     {"limits": {"maxSeries": 1000000}},
     {"recording": {}},
     {"recording": {"name": "run-2", "duration": "1h30m", "maxSize": "10Mi", "files": 64}},
+    {"recording": {"maxSize": "10MiB"}},
+    {"recording": {"maxSize": "2GiB"}},
 ]
 
 

@@ -83,6 +83,15 @@ TEST(TracePolicyTest, EveryFieldIsRead) {
   EXPECT_EQ(parsed->recording, (RecordingSpec{"run-2", 90s, 20 << 20, 2}));
 }
 
+TEST(TracePolicyTest, ASizeIsWrittenAsKubernetesOrAsTheSettingsWriteIt) {
+  for (const char* text : {"2Gi", "2GiB", "2048Mi", "2048MiB"}) {
+    const auto parsed = parse_policy(
+        {{"metadata", {{"name", "p"}}}, {"spec", {{"recording", {{"maxSize", text}}}}}});
+    ASSERT_TRUE(parsed) << parsed.error().message();
+    EXPECT_EQ(parsed->recording->max_bytes, 2ULL << 30) << text;
+  }
+}
+
 TEST(TracePolicyTest, WhatIsAbsentOrNullHasTheDefaults) {
   TracePolicy expected;
   expected.name = "p";
@@ -116,6 +125,7 @@ TEST(TracePolicyTest, AWrongTypeOrBoundIsAnErrorThatNamesTheField) {
       {R"({"recording": {"duration": "0s"}})", "write a duration from 1s to 168h"},
       {R"({"recording": {"duration": "169h"}})", "write a duration from 1s to 168h"},
       {R"({"recording": {"maxSize": "20"}})", "(spec.recording.maxSize): it is no size"},
+      {R"({"recording": {"maxSize": "20MB"}})", "(spec.recording.maxSize): it is no size"},
       {R"({"recording": {"maxSize": "9Mi"}})", "write a size from 10Mi to 1024Gi"},
       {R"({"recording": {"files": 0}})", "(spec.recording.files): 0 is not between"},
       {R"({"podSelector": {"matchExpressions": [{"key": "a", "operator": "Eq"}]}})",

@@ -12,12 +12,16 @@
 {{- end }}
 {{- end }}
 
+{{- define "ingero.namespace" -}}
+{{- .Values.namespaceOverride | default .Release.Namespace }}
+{{- end }}
+
 {{- /* Cluster-scoped names carry the namespace unless it is that of the default installation. */}}
 {{- define "ingero.clusterName" -}}
-{{- if eq .Release.Namespace (include "ingero.fullname" .) -}}
+{{- if eq (include "ingero.namespace" .) (include "ingero.fullname" .) -}}
 {{- include "ingero.fullname" . }}
 {{- else -}}
-{{- printf "%s-%s" (include "ingero.fullname" .) .Release.Namespace | trunc 63 | trimSuffix "-" }}
+{{- printf "%s-%s" (include "ingero.fullname" .) (include "ingero.namespace" .) | trunc 63 | trimSuffix "-" }}
 {{- end }}
 {{- end }}
 
@@ -37,19 +41,33 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
 {{- define "ingero.serviceAccountName" -}}
-{{- if .Values.serviceAccount.create -}}
-{{- default (include "ingero.fullname" .) .Values.serviceAccount.name }}
+{{- if (.Values.serviceAccount).create -}}
+{{- default (include "ingero.fullname" .) (.Values.serviceAccount).name }}
 {{- else -}}
-{{- default "default" .Values.serviceAccount.name }}
+{{- default "default" (.Values.serviceAccount).name }}
 {{- end }}
+{{- end }}
+
+{{- /* A registry of all charts takes the place of the repository's own, which has a dot, a port, or is
+localhost: as container engines tell the two apart. */}}
+{{- define "ingero.repository" -}}
+{{- $repository := .Values.image.repository -}}
+{{- with (.Values.global).imageRegistry -}}
+{{- $parts := splitList "/" $repository -}}
+{{- if and (rest $parts) (regexMatch "[.:]|^localhost$" (first $parts)) -}}
+{{- $repository = join "/" (rest $parts) -}}
+{{- end -}}
+{{- $repository = printf "%s/%s" . $repository -}}
+{{- end -}}
+{{- $repository -}}
 {{- end }}
 
 {{- define "ingero.image" -}}
 {{- with .Values.image -}}
 {{- if .digest -}}
-{{- printf "%s@%s" .repository .digest }}
+{{- printf "%s@%s" (include "ingero.repository" $) .digest }}
 {{- else -}}
-{{- printf "%s:%s" .repository (.tag | default $.Chart.AppVersion) }}
+{{- printf "%s:%s" (include "ingero.repository" $) (.tag | default $.Chart.AppVersion) }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -57,7 +75,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- /* The settings of the ConfigMap: .Values.config, and the port and the folder of recordings where they are
 not the agent's defaults. */}}
 {{- define "ingero.config" -}}
-{{- $config := deepCopy .Values.config }}
+{{- $config := deepCopy (.Values.config | default dict) }}
 {{- $port := int .Values.port }}
 {{- if hasKey $config "listen_address" }}
 {{- if not (hasSuffix (printf ":%d" $port) $config.listen_address) }}
@@ -67,8 +85,8 @@ not the agent's defaults. */}}
 {{- $_ := set $config "listen_address" (printf ":%d" $port) }}
 {{- end }}
 {{- $recordings := deepCopy (default (dict) $config.recordings) }}
-{{- $hostPath := .Values.recordings.hostPath }}
-{{- if not .Values.recordings.enabled }}
+{{- $hostPath := (.Values.recordings).hostPath }}
+{{- if not (.Values.recordings).enabled }}
 {{- if not (has (toString (default "0" $recordings.budget)) (list "0")) }}
 {{- fail (printf "config.recordings.budget is %v, but recordings.enabled is false: there is no folder to write to" $recordings.budget) }}
 {{- end }}
@@ -88,17 +106,33 @@ not the agent's defaults. */}}
 {{- end }}
 {{- end }}
 
+{{- /* Labels of nodes with GPUs, by who sets them. NFD names devices by class and vendor, or by vendor alone
+where the GPU operator set it up; AMD's accelerators are of three classes. */}}
+{{- define "ingero.gpuTerms" -}}
+{{- $devices := dict
+  "nfd-nvidia" (list "pci-10de" "pci-0300_10de" "pci-0302_10de")
+  "nfd-amd" (list "pci-1002" "pci-0302_1002" "pci-0380_1002" "pci-1200_1002") }}
+{{- range .Values.gpuNodeLabels }}
+{{- if eq . "gpu-feature-discovery" }}
+- matchExpressions: [{key: nvidia.com/gpu.present, operator: In, values: ["true"]}]
+- matchExpressions: [{key: nvidia.com/gpu.count, operator: Exists}]
+{{- end }}
+{{- range get $devices . | default list }}
+- matchExpressions: [{key: feature.node.kubernetes.io/{{ . }}.present, operator: In, values: ["true"]}]
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- define "ingero.affinity" -}}
 {{- $affinity := dict }}
 {{- if .Values.gpuNodesOnly }}
-{{- $present := dict "matchExpressions" (list (dict "key" "nvidia.com/gpu.present" "operator" "In" "values" (list "true"))) }}
-{{- $count := dict "matchExpressions" (list (dict "key" "nvidia.com/gpu.count" "operator" "Exists")) }}
-{{- $affinity = dict "nodeAffinity" (dict "requiredDuringSchedulingIgnoredDuringExecution" (dict "nodeSelectorTerms" (list $present $count))) }}
+{{- $terms := include "ingero.gpuTerms" . | fromYamlArray }}
+{{- $affinity = dict "nodeAffinity" (dict "requiredDuringSchedulingIgnoredDuringExecution" (dict "nodeSelectorTerms" $terms)) }}
 {{- end }}
 {{- if (.Values.affinity).nodeAffinity }}
 {{- $_ := unset $affinity "nodeAffinity" }}
 {{- end }}
-{{- $affinity = merge (deepCopy .Values.affinity) $affinity }}
+{{- $affinity = merge (deepCopy (.Values.affinity | default dict)) $affinity }}
 {{- if $affinity }}
 {{- toYaml $affinity }}
 {{- end }}
@@ -131,7 +165,7 @@ privileged: true
 {{- else -}}
 privileged: false
 {{- /* The API server refuses false beside SYS_ADMIN. */}}
-{{- if not (has "SYS_ADMIN" $context.capabilities) }}
+{{- if not (has "SYS_ADMIN" ($context.capabilities | default list)) }}
 allowPrivilegeEscalation: false
 {{- end }}
 capabilities:
@@ -157,8 +191,17 @@ runAsGroup: 0
 
 {{- /* Whether objects of the Prometheus Operator are rendered: (list $ .Values.podMonitor) */}}
 {{- define "ingero.operatorHas" -}}
-{{- $root := index . 0 }}{{ $values := index . 1 }}
+{{- $root := index . 0 }}{{ $values := index . 1 | default dict }}
 {{- if and $values.enabled (or $values.force ($root.Capabilities.APIVersions.Has "monitoring.coreos.com/v1")) -}}
 true
+{{- end }}
+{{- end }}
+
+{{- /* Whether the admission policy is rendered: from 1.30 on, where the API and what it asks for are stable. */}}
+{{- define "ingero.admissionPolicy" -}}
+{{- if (.Values.admissionPolicy).enabled -}}
+{{- if and (semverCompare ">=1.30.0-0" .Capabilities.KubeVersion.Version) (.Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy") -}}
+true
+{{- end }}
 {{- end }}
 {{- end }}
