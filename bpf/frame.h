@@ -212,6 +212,7 @@ static __always_inline void send_call(struct task_struct *task, struct call_key 
 	event->direction = frame->direction;
 	event->datatype = frame->datatype;
 	event->group_depth = thread->group_depth;
+	event->group = thread->groups;
 	event->failed = failed;
 	bpf_ringbuf_submit(event, stream_wakeup());
 }

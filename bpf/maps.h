@@ -90,6 +90,7 @@ struct thread_state {
 	u32 group_depth;
 	u32 promises; /* this thread has made calls that promise a communicator for later */
 	u32 way_back_depth; /* where it was found last, below a call's entry: see way_back.h */
+	u32 groups; /* outermost ones that this thread has begun */
 	u32 pending_comms; /* made in the open group, to be read at its end */
 	u32 policy_generation; /* of the copy below */
 	u64 unique_id_sp; /* ncclGetUniqueId called inside ncclCommInitAll */

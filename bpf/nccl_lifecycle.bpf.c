@@ -341,8 +341,11 @@ STATIC_FUNCTION int lifecycle_effects(struct thread_state *thread, struct call_f
 		return 0;
 	switch (function) {
 	case FUNCTION_GROUP_START:
-		if (!failed)
-			thread->group_depth++;
+		if (failed)
+			break;
+		if (!thread->group_depth)
+			thread->groups++;
+		thread->group_depth++;
 		break;
 	case FUNCTION_GROUP_END:
 		if (thread->group_depth)

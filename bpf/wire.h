@@ -300,7 +300,8 @@ struct call_event {
 	__u8 datatype;
 	__u8 group_depth;
 	__u8 failed;
-	__u8 pad[5];
+	__u8 pad;
+	__u32 group; /* outermost groups that the thread has begun: while one is open, its number */
 };
 WIRE_ASSERT(sizeof(struct call_event) == 40 + 7 * 8 + 32);
 

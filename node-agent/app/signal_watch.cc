@@ -21,6 +21,9 @@ SignalWatch::SignalWatch(boost::asio::io_context& io, Handler handler)
     : io_(io), handler_(std::move(handler)) {
   signals_.add(SIGINT);
   signals_.add(SIGTERM);
+  struct sigaction hangup {};
+  if (::sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
+    signals_.add(SIGHUP);
   await_signal();
   thread_ = std::thread([this] { own_.run(); });
 }

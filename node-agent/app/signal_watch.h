@@ -11,7 +11,7 @@
 
 namespace ingero::app {
 
-/// Receives SIGINT and SIGTERM on a thread of its own, so that they are obeyed whatever the main loop waits for:
+/// Receives SIGINT, SIGTERM and, unless it is ignored as under nohup, SIGHUP on a thread of its own, so that they are obeyed whatever the main loop waits for:
 /// the handler is called on the loop; where the loop does not come round in time, the process ends without it.
 class SignalWatch {
  public:

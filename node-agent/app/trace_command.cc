@@ -210,7 +210,9 @@ Status TraceRun::serve() {
 }
 
 void TraceRun::stop(int signal) {
-  end_reason_ = signal == SIGINT ? "interrupted" : "terminated";
+  end_reason_ = signal == SIGINT    ? "interrupted"
+                : signal == SIGHUP ? "hung up"
+                                   : "terminated";
   io_.stop();
 }
 

@@ -13,7 +13,8 @@ namespace {
 constexpr std::size_t kMaxContexts = 1 << 17;
 constexpr std::size_t kMaxProcesses = 1 << 16;
 
-constexpr std::string_view kNcclCall = "INSERT INTO nccl_calls VALUES (?, ?, ?, ?, ?, ?, ?)";
+constexpr std::string_view kNcclCall = "INSERT INTO nccl_calls VALUES (?, ?, ?, ?, ?, ?, ?, NULL)";
+constexpr std::string_view kGroupEnd = "UPDATE nccl_calls SET group_end_ns = ? WHERE rowid = ?";
 constexpr std::string_view kNcclContext =
     "INSERT INTO nccl_contexts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 constexpr std::string_view kCudaCall = "INSERT INTO cuda_calls VALUES (?, ?, ?, ?, ?)";
@@ -80,11 +81,12 @@ Result<CallRows> CallRows::create(sqlite3* database) {
   auto cuda_call = Statement::create(database, kCudaCall);
   auto cuda_context = Statement::create(database, kCudaContext);
   auto communicator = Statement::create(database, kCommunicator);
+  auto group_end = Statement::create(database, kGroupEnd);
   for (const auto* statement :
-       {&nccl_call, &nccl_context, &cuda_call, &cuda_context, &communicator})
+       {&nccl_call, &nccl_context, &cuda_call, &cuda_context, &communicator, &group_end})
     if (!*statement) return fail(statement->error());
-  return CallRows(std::move(*nccl_call), std::move(*nccl_context), std::move(*cuda_call),
-                  std::move(*cuda_context), std::move(*communicator));
+  return CallRows(database, std::move(*nccl_call), std::move(*nccl_context), std::move(*cuda_call),
+                  std::move(*cuda_context), std::move(*communicator), std::move(*group_end));
 }
 
 int CallRows::write(const RecordedCall& call) {
@@ -111,14 +113,33 @@ int CallRows::write_nccl(const RecordedCall& call) {
   }
   const bool sized = is_collective(model::find_api_function(event.function));
   ++nccl_calls_;
-  return nccl_call_.bind(call.unix_ns)
-      .bind(event.duration_ns)
-      .bind(context->second)
-      .bind(if_known(event.count, sized))
-      .bind(if_known(event.bytes, sized))
-      .bind(if_known(event.sequence, event.sequence != 0))
-      .bind(event.result)
-      .run();
+  const int code = nccl_call_.bind(call.unix_ns)
+                       .bind(event.duration_ns)
+                       .bind(context->second)
+                       .bind(if_known(event.count, sized))
+                       .bind(if_known(event.bytes, sized))
+                       .bind(if_known(event.sequence, event.sequence != 0))
+                       .bind(event.result)
+                       .run();
+  return code == SQLITE_DONE ? follow_group(call) : code;
+}
+
+/// What was called inside a group gets the time of its end.
+int CallRows::follow_group(const RecordedCall& call) {
+  const call_event& event = call.event;
+  const auto* function = model::find_api_function(event.function);
+  if (function == nullptr) return SQLITE_DONE;
+  const std::string_view op = model::op_name(*function);
+  if (op == "GROUP_START") return SQLITE_DONE;
+  if (op != "GROUP_END") {
+    if (event.group_depth != 0) open_groups_.add(event, sqlite3_last_insert_rowid(database_));
+    return SQLITE_DONE;
+  }
+  if (event.group_depth != 0) return SQLITE_DONE;  // an inner one
+  const auto end_ns = call.unix_ns + static_cast<std::int64_t>(event.duration_ns);
+  for (const std::int64_t row : open_groups_.end(event))
+    if (const int code = group_end_.bind(end_ns).bind(row).run(); code != SQLITE_DONE) return code;
+  return SQLITE_DONE;
 }
 
 int CallRows::new_nccl_context(const call_event& event, std::int64_t id) {

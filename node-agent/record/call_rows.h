@@ -7,6 +7,7 @@
 
 #include "record/database.h"
 #include "record/events.h"
+#include "record/open_groups.h"
 
 namespace ingero::record {
 
@@ -40,21 +41,26 @@ class CallRows {
   };
   using Contexts = std::unordered_map<ContextKey, std::int64_t, ContextHash>;
 
-  CallRows(Statement nccl_call, Statement nccl_context, Statement cuda_call, Statement cuda_context,
-           Statement communicator)
-      : nccl_call_(std::move(nccl_call)),
+  CallRows(sqlite3* database, Statement nccl_call, Statement nccl_context, Statement cuda_call,
+           Statement cuda_context, Statement communicator, Statement group_end)
+      : database_(database),
+        nccl_call_(std::move(nccl_call)),
         nccl_context_(std::move(nccl_context)),
         cuda_call_(std::move(cuda_call)),
         cuda_context_(std::move(cuda_context)),
-        communicator_(std::move(communicator)) {}
+        communicator_(std::move(communicator)),
+        group_end_(std::move(group_end)) {}
 
   int write_nccl(const RecordedCall& call);
   int write_cuda(const RecordedCall& call);
+  int follow_group(const RecordedCall& call);
   int new_nccl_context(const call_event& event, std::int64_t id);
   int new_cuda_context(const call_event& event, std::int64_t id);
   void note_process(const call_event& event);
 
-  Statement nccl_call_, nccl_context_, cuda_call_, cuda_context_, communicator_;
+  sqlite3* database_;
+  Statement nccl_call_, nccl_context_, cuda_call_, cuda_context_, communicator_, group_end_;
+  OpenGroups open_groups_;
   Contexts nccl_contexts_, cuda_contexts_;
   std::int64_t last_context_ = 0;
   std::uint64_t nccl_calls_ = 0, cuda_calls_ = 0;

@@ -51,6 +51,12 @@ Result<CallScan> CallScan::create(const Recording& recording, CallTable table) {
 
 Status CallScan::add(const Recording::Node& node, std::size_t index) {
   const bool nccl = table_ == CallTable::kNccl;
+  // Files of older versions have no ends of groups.
+  const auto has_groups = query_integer(
+      database_, fmt::format("SELECT COUNT(*) FROM pragma_table_info('nccl_calls', '{}') "
+                             "WHERE name = 'group_end_ns'",
+                             node.schema));
+  if (!has_groups) return fail(has_groups.error());
   auto contexts = Statement::create(
       database_,
       fmt::format("SELECT id, op, function, {}, pid, tid, process_start_ns, cgroup_id "
@@ -69,9 +75,12 @@ Status CallScan::add(const Recording::Node& node, std::size_t index) {
   auto rows = Statement::create(
       database_, fmt::format("SELECT timestamp_ns, duration_ns, context_id, bytes, result{} FROM "
                              "{}.{}_calls ORDER BY rowid",
-                             nccl ? ", sequence" : "", node.schema, nccl ? "nccl" : "cuda"));
+                             !nccl              ? ""
+                             : *has_groups != 0 ? ", sequence, group_end_ns"
+                                                : ", sequence, NULL",
+                             node.schema, nccl ? "nccl" : "cuda"));
   if (!rows) return fail(rows.error());
-  sources_.push_back({std::move(*rows), {}, false});
+  sources_.push_back({std::move(*rows), {}, code == SQLITE_DONE, false});
   return {};
 }
 
@@ -81,7 +90,7 @@ Status CallScan::advance(std::size_t index) {
   while ((code = source.rows.step()) == SQLITE_ROW) {
     const auto context = contexts_[index].find(source.rows.integer(2));
     if (context == contexts_[index].end()) {
-      ++damaged_;
+      ++(source.has_all_contexts ? damaged_ : left_out_);
       continue;
     }
     source.head.context = &context->second;
@@ -90,7 +99,13 @@ Status CallScan::advance(std::size_t index) {
     source.head.bytes.reset();
     if (!source.rows.is_null(3)) source.head.bytes = bounded_time(source.rows.integer(3));
     source.head.result = source.rows.integer(4);
-    if (table_ == CallTable::kNccl) source.head.sequence = source.rows.integer(5);
+    source.head.span_ns = source.head.duration_ns;
+    if (table_ == CallTable::kNccl) {
+      source.head.sequence = source.rows.integer(5);
+      if (!source.rows.is_null(6))
+        source.head.span_ns =
+            bounded_time(bounded_time(source.rows.integer(6)) - source.head.unix_ns);
+    }
     return {};
   }
   source.ended = true;

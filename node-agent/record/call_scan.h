@@ -24,10 +24,11 @@ struct CallContext {
 struct ScannedCall {
   const CallContext* context = nullptr;
   std::int64_t unix_ns = 0, duration_ns = 0;  ///< never negative; their sum does not overflow
+  std::int64_t span_ns = 0;                   ///< duration, in a group until that has ended
   std::optional<std::int64_t> bytes;
   std::int64_t sequence = 0;  ///< 0: none
   std::int64_t result = 0;
-  std::int64_t end_ns() const { return unix_ns + duration_ns; }
+  std::int64_t end_ns() const { return unix_ns + span_ns; }
 };
 
 enum class CallTable { kNccl, kCuda };
@@ -46,11 +47,14 @@ class CallScan {
   std::size_t context_count() const { return context_count_; }
   /// Calls whose context is missing: the file is damaged.
   std::uint64_t damaged() const { return damaged_; }
+  /// Calls of contexts for which there was no room: more than a million in a file.
+  std::uint64_t left_out() const { return left_out_; }
 
  private:
   struct Source {
     Statement rows;
     ScannedCall head;
+    bool has_all_contexts = true;
     bool ended = false;
   };
   CallScan(sqlite3* database, CallTable table) : database_(database), table_(table) {}
@@ -62,7 +66,7 @@ class CallScan {
   std::vector<Source> sources_;
   std::vector<Contexts> contexts_;
   std::size_t context_count_ = 0;
-  std::uint64_t damaged_ = 0;
+  std::uint64_t damaged_ = 0, left_out_ = 0;
 };
 
 /// A number from a file, into the range in which sums of two cannot overflow.

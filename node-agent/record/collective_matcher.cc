@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "record/collective_matcher.h"
 
+#include <algorithm>
 #include <set>
 
 namespace ingero::record {
@@ -41,7 +42,11 @@ void CollectiveMatcher::add(const ScannedCall& call) {
     if (other.context->rank == call.context->rank) return;  // not one collective after all
   calls.push_back(call);
   if (calls.size() < open->ranks) return;
-  on_match_({*hash, call.sequence, std::move(calls)});
+  const bool same = std::all_of(calls.begin(), calls.end(), [&](const ScannedCall& other) {
+    return other.context->op == call.context->op;
+  });
+  if (same) on_match_({*hash, call.sequence, std::move(calls)});
+  else ++mismatched_;
   open->collectives.erase(call.sequence);
 }
 

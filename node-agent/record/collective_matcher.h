@@ -31,6 +31,8 @@ class CollectiveMatcher {
   const std::map<std::string, std::size_t>& communicators() const { return ranks_; }
   /// Collectives that not all of those ranks were seen to call.
   std::uint64_t incomplete() const;
+  /// Collectives of which not all ranks called the same operation: numbers that do not belong together.
+  std::uint64_t mismatched() const { return mismatched_; }
 
  private:
   struct Open {
@@ -41,7 +43,7 @@ class CollectiveMatcher {
   std::map<std::string, std::size_t> ranks_;
   std::vector<std::pair<const std::string*, Open*>> open_of_;  ///< by index of the context
   std::map<std::string, Open> open_;
-  std::uint64_t given_up_ = 0;
+  std::uint64_t given_up_ = 0, mismatched_ = 0;
 };
 
 }  // namespace ingero::record

@@ -3,20 +3,24 @@
 
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <set>
 
+#include "base/memory_limit.h"
 #include "record/recording_check.h"
 #include "record/schema.h"
+#include "record/sql_functions.h"
 
 namespace ingero::record {
 namespace {
 
 constexpr std::size_t kMaxFiles = 10;  // SQLite's own limit of attached databases
-constexpr std::int64_t kMaxHeap = std::int64_t{1} << 30;
+constexpr std::uint64_t kMaxHeap = std::uint64_t{1} << 30;
 constexpr int kOpsBetweenWatches = 100'000;
 
 struct Limit {
@@ -31,8 +35,24 @@ constexpr Limit kLimits[] = {
     {SQLITE_LIMIT_WORKER_THREADS, 0},    {SQLITE_LIMIT_ATTACHED, kMaxFiles},
 };
 
+/// In an agent's pod the agent itself needs the other half.
+std::int64_t heap_limit() {
+  const auto limit = container_memory_limit();
+  return static_cast<std::int64_t>(limit ? std::min(*limit / 2, kMaxHeap) : kMaxHeap);
+}
+
+/// Whether a large sort finds a folder for its temporary files: those that SQLite looks for.
+bool has_temporary_folder() {
+  for (const char* name : {"SQLITE_TMPDIR", "TMPDIR"})
+    if (const char* folder = std::getenv(name); folder && ::access(folder, W_OK | X_OK) == 0)
+      return true;
+  for (const char* folder : {"/var/tmp", "/usr/tmp", "/tmp", "."})
+    if (::access(folder, W_OK | X_OK) == 0) return true;
+  return false;
+}
+
 void harden(sqlite3* database) {
-  sqlite3_hard_heap_limit64(kMaxHeap);
+  sqlite3_hard_heap_limit64(heap_limit());
   for (const Limit& limit : kLimits) sqlite3_limit(database, limit.id, limit.value);
   const std::pair<int, int> switches[] = {{SQLITE_DBCONFIG_DEFENSIVE, 1},
                                           {SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0},
@@ -46,6 +66,10 @@ void harden(sqlite3* database) {
   sqlite3_exec(database,
                "PRAGMA cell_size_check = ON; PRAGMA mmap_size = 0; PRAGMA query_only = ON;",
                nullptr, nullptr, nullptr);
+  // An agent's image is read only: there a sort takes memory, up to the limit above.
+  if (!has_temporary_folder())
+    sqlite3_exec(database, "PRAGMA temp_store = MEMORY", nullptr, nullptr, nullptr);
+  add_functions(database);
 }
 
 /// As a file: URI. `immutable`: nobody writes it, no lock and no log are looked for.

@@ -48,7 +48,7 @@ class Report {
       : recording_(recording), data_(std::move(data)) {
     for (const auto& [key, rank] : data_.ranks) by_slowest_.push_back(&rank);
     std::sort(by_slowest_.begin(), by_slowest_.end(), [](const auto* a, const auto* b) {
-      return a->slowest.call.duration_ns > b->slowest.call.duration_ns;
+      return a->slowest.call.span_ns > b->slowest.call.span_ns;
     });
   }
   Page make() const;
@@ -94,7 +94,7 @@ Row Report::call_cells(const ScannedCall& call) const {
   constexpr std::size_t kTimeOfDay = 11, kTimeOfDayLength = 15;
   const std::string clock = clock_text(call.unix_ns);
   cells.push_back(is_one_day() ? clock.substr(kTimeOfDay, kTimeOfDayLength) : clock);
-  cells.push_back(time_text(call.duration_ns));
+  cells.push_back(time_text(call.span_ns));
   return cells;
 }
 
@@ -131,12 +131,24 @@ PageSection Report::losses() const {
   if (data_.damaged != 0)
     section.lines.push_back(fmt::format("{} calls have lost their context: the file is damaged.",
                                         count_text(data_.damaged)));
+  if (data_.left_out != 0)
+    section.lines.push_back(
+        fmt::format("{} calls are in the file and not on this page: it has more contexts than are "
+                    "looked at. SQL finds them.",
+                    count_text(data_.left_out)));
+  for (const auto& [moments, name] : {std::pair{&data_.retransmits, "retransmits"},
+                                      {&data_.waits, "waits for a CPU"},
+                                      {&data_.off_cpu, "spans off the CPU"}})
+    if (moments->is_cut())
+      section.lines.push_back(
+          fmt::format("Of the {} the first {} are looked at here, the file has more. SQL finds them.",
+                      name, count_text(moments->count())));
   return section;
 }
 
 PageSection Report::slowest() const {
   PageSection section{"Slowest collective of each rank", {}, {}, {}};
-  section.lines.emplace_back("Host time of the call, not the GPU's time of the transfer.");
+  section.lines.emplace_back("Host time of the call, in a group until that has ended; not the GPU's time of the transfer.");
   section.table.columns = call_columns();
   for (const model::PageTable::Column& column : {model::PageTable::Column{"mean", true, 3},
                                                  {"calls", true, 2},
@@ -191,13 +203,25 @@ PageSection Report::late_ranks() const {
     section.lines.emplace_back("Between nodes this is as exact as their clocks agree.");
   section.table.columns = {{"communicator"},         {"late rank", true}, {"was last in", true},
                            {"of collectives", true}, {"mean", true},      {"longest", true}};
-  for (const auto& [hash, late] : data_.late) {
-    const auto worst = std::max_element(
+  const auto worst_of = [](const Late& late) {
+    return std::max_element(
         late.last.begin(), late.last.end(),
         [](const auto& a, const auto& b) { return a.second.second < b.second.second; });
+  };
+  std::vector<std::pair<const std::string*, const Late*>> by_lateness;
+  for (const auto& [hash, late] : data_.late) by_lateness.emplace_back(&hash, &late);
+  std::stable_sort(by_lateness.begin(), by_lateness.end(), [&](const auto& a, const auto& b) {
+    return worst_of(*a.second)->second.second > worst_of(*b.second)->second.second;
+  });
+  if (by_lateness.size() > kMaxRows)
+    section.lines.push_back(fmt::format("{} of {} communicators are shown, those that lost most.",
+                                        kMaxRows, by_lateness.size()));
+  for (const auto& [hash, of_hash] : by_lateness) {
+    const Late& late = *of_hash;
+    const auto worst = worst_of(late);
     const auto& [times, sum] = worst->second;
     if (section.table.rows.size() < kMaxRows)
-      section.table.rows.push_back({comm_text(hash), std::to_string(worst->first),
+      section.table.rows.push_back({comm_text(*hash), std::to_string(worst->first),
                                     count_text(times), count_text(late.collectives),
                                     time_text(sum / static_cast<double>(times)),
                                     time_text(late.longest_ns)});
@@ -206,6 +230,11 @@ PageSection Report::late_ranks() const {
     section.lines.emplace_back(
         "No communicator has two recorded ranks here. Give the files of all nodes: ingero report "
         "a.db b.db");
+  if (data_.mismatched != 0)
+    section.lines.push_back(fmt::format(
+        "{} collectives have one number and are not one operation on every rank: the ranks are not "
+        "in step, or were not counted from the same call on.",
+        count_text(data_.mismatched)));
   if (data_.unmatched != 0)
     section.lines.push_back(fmt::format("{} collectives were not seen from every recorded rank.",
                                         count_text(data_.unmatched)));
@@ -259,7 +288,7 @@ PageSection Report::off_cpu() const {
     row.push_back(time_text(off.duration_ns));
     row.push_back(fmt::format(
         "{:.0f} %", 100.0 * static_cast<double>(off.duration_ns) /
-                        static_cast<double>(std::max<std::int64_t>(call.duration_ns, 1))));
+                        static_cast<double>(std::max<std::int64_t>(call.span_ns, 1))));
     row.push_back(count_text(off.count));
     row.push_back(time_text(off.longest_ns));
     section.table.rows.push_back(std::move(row));

@@ -127,6 +127,7 @@ Status Reader::for_each_call(CallScan& scan, Take take) {
     take(call);
   }
   data_.damaged += scan.damaged();
+  data_.left_out += scan.left_out();
   return {};
 }
 
@@ -150,6 +151,7 @@ Status Reader::read_nccl() {
     for (const auto& [id, context] : contexts)
       data_.operations[context.op].add(sums[context.index]);
   data_.unmatched = matcher.incomplete();
+  data_.mismatched = matcher.mismatched();
   return {};
 }
 
@@ -168,17 +170,17 @@ void Reader::take_collective(const ScannedCall& call) {
   data_.with_retransmits += seen.retransmits != 0 ? 1 : 0;
   data_.with_waits += seen.waited_ns != 0 ? 1 : 0;
   if (seen.retransmits != 0 || seen.waited_ns != 0) take_hindered(seen);
-  if (rank.slowest.call.context == nullptr || call.duration_ns > rank.slowest.call.duration_ns)
+  if (rank.slowest.call.context == nullptr || call.span_ns > rank.slowest.call.span_ns)
     rank.slowest = seen;
   if (rank.longest_by_time.empty()) rank.longest_by_time.assign(ReportData::kPlotPoints, -1);
   double& point = rank.longest_by_time[point_of(call.unix_ns, data_.begin_ns, data_.end_ns,
                                                 ReportData::kPlotPoints)];
-  point = std::max(point, static_cast<double>(call.duration_ns) / 1e6);
+  point = std::max(point, static_cast<double>(call.span_ns) / 1e6);
 }
 
 void Reader::take_hindered(const SeenCall& seen) {
   const auto slower = [](const SeenCall& a, const SeenCall& b) {
-    return a.call.duration_ns > b.call.duration_ns;
+    return a.call.span_ns > b.call.span_ns;
   };
   std::vector<SeenCall>& list = data_.hindered;
   if (list.size() == ReportData::kMostHindered) {
@@ -227,8 +229,8 @@ void CallSums::add(const ScannedCall& call, bool failed) {
   ++calls;
   errors += failed ? 1 : 0;
   if (call.bytes && !failed) bytes += static_cast<double>(*call.bytes);
-  duration_ns += static_cast<double>(call.duration_ns);
-  longest_ns = std::max(longest_ns, static_cast<double>(call.duration_ns));
+  duration_ns += static_cast<double>(call.span_ns);
+  longest_ns = std::max(longest_ns, static_cast<double>(call.span_ns));
 }
 
 void CallSums::add(const CallSums& other) {
@@ -257,6 +259,7 @@ Result<Moments> Moments::read(const Recording& recording, const char* select) {
     if (code != SQLITE_DONE && code != SQLITE_ROW)
       return fail(database_error(recording.database(), "read events", node.path));
     moments.count_ += list.size();
+    moments.cut_ |= code == SQLITE_ROW;
   }
   return moments;
 }

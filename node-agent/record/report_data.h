@@ -35,6 +35,8 @@ class Moments {
   static Result<Moments> read(const Recording& recording, const char* select);
 
   std::uint64_t count() const { return count_; }
+  /// Whether a file has more of them than are looked at.
+  bool is_cut() const { return cut_; }
   /// Those that begin while the call runs and belong to `owner`, or to nobody that is known.
   Found within(const ScannedCall& call, std::int64_t owner) const;
   /// How many begin in each of `points` equal parts of the time from `begin_ns` to `end_ns`.
@@ -44,6 +46,7 @@ class Moments {
  private:
   std::vector<std::vector<Moment>> of_node_;
   std::uint64_t count_ = 0;
+  bool cut_ = false;
 };
 
 /// A collective with what the kernel saw while it ran.
@@ -88,7 +91,7 @@ struct ReportData {
   std::map<RankKey, OfRank> ranks;
   std::vector<SeenCall> hindered;  ///< slowest with retransmits or waits in them, slowest first
   std::map<std::string, Late> late;
-  std::uint64_t unmatched = 0, damaged = 0, with_retransmits = 0, with_waits = 0;
+  std::uint64_t unmatched = 0, mismatched = 0, damaged = 0, left_out = 0, with_retransmits = 0, with_waits = 0;
   Moments retransmits, waits, off_cpu;
   std::unique_ptr<CallScan> nccl;  ///< the calls above refer to its contexts
 };

@@ -14,6 +14,11 @@ namespace {
 constexpr std::string_view kTimestamp = "start of the call: unix time in nanoseconds";
 constexpr std::string_view kDuration =
     "time that the call took on the host, in nanoseconds; not the GPU's time";
+constexpr std::string_view kGroupEnd =
+    "end of the group that the call was made in: unix time in nanoseconds; there the queued call is "
+    "carried out. NULL: outside of a group, or the end was not recorded";
+constexpr std::string_view kSpan =
+    "from the start of the call to its end, in a group to the end of that: nanoseconds on the host";
 constexpr std::string_view kPid = "process id, as the host sees it";
 constexpr std::string_view kTid = "thread id, as the host sees it";
 constexpr std::string_view kProcessStart =
@@ -69,12 +74,15 @@ std::vector<SchemaTable> make_schema() {
         {"tid", "INTEGER", kTid},
         {"process_start_ns", "INTEGER", kProcessStart},
         {"cgroup_id", "INTEGER", kCgroup},
-        {"sequence", "INTEGER", kSequence}},
+        {"sequence", "INTEGER", kSequence},
+        {"group_end_ns", "INTEGER", kGroupEnd},
+        {"span_ns", "INTEGER", kSpan}},
        "",
        // CROSS JOIN keeps the order: each call, then its context, never the other way round.
        "SELECT c.timestamp_ns, c.duration_ns, x.op, x.function, x.rank, x.nranks, x.comm, "
        "x.comm_id_hash, x.datatype, x.reduce_op, c.count, c.bytes, x.peer, x.root, x.stream, "
-       "x.group_depth, c.result, x.pid, x.tid, x.process_start_ns, x.cgroup_id, c.sequence "
+       "x.group_depth, c.result, x.pid, x.tid, x.process_start_ns, x.cgroup_id, c.sequence, "
+       "c.group_end_ns, COALESCE(c.group_end_ns - c.timestamp_ns, c.duration_ns) AS span_ns "
        "FROM nccl_calls c CROSS JOIN nccl_contexts x ON x.id = c.context_id"},
       {"cuda_events",
        "one row for each CUDA copy (runtime and driver) and stream synchronization",
@@ -136,9 +144,10 @@ std::vector<SchemaTable> make_schema() {
        ""},
       {"collectives",
        "the rows of nccl_events that move data, with their container and with what the kernel saw "
-       "while the call ran",
+       "while the call ran, in a group until that had ended",
        {{"timestamp_ns", "INTEGER", kTimestamp},
         {"duration_ns", "INTEGER", kDuration},
+        {"span_ns", "INTEGER", kSpan},
         {"op", "TEXT", kNcclOp},
         {"rank", "INTEGER", kRank},
         {"nranks", "INTEGER", kNranks},
@@ -153,27 +162,28 @@ std::vector<SchemaTable> make_schema() {
         {"pod", "TEXT", "Kubernetes pod; NULL: none"},
         {"container", "TEXT", "name in the pod, else container id or cgroup path"},
         {"retransmits_in_window", "INTEGER",
-         "TCP retransmits of the same cgroup, or of no known one, while the call ran"},
+         "TCP retransmits of the same cgroup, or of no known one, in the call's span"},
         {"run_queue_wait_ns", "INTEGER",
-         "waits of the calling thread for a CPU that began while the call ran, in nanoseconds, "
+         "waits of the calling thread for a CPU that began in the call's span, in nanoseconds, "
          "without shorter ones than recording.wait_threshold_ns; NULL: none is recorded"},
         {"off_cpu_ns", "INTEGER",
-         "off-CPU spans of the calling thread while the call ran, in nanoseconds, with the waits "
+         "off-CPU spans of the calling thread in the call's span, in nanoseconds, with the waits "
          "for a CPU at their ends, without shorter ones than recording.off_cpu_threshold_ns; NULL: "
          "none is recorded"}},
        "",
-       "SELECT e.timestamp_ns, e.duration_ns, e.op, e.rank, e.nranks, e.comm_id_hash, e.sequence, "
+       "SELECT e.timestamp_ns, e.duration_ns, e.span_ns, e.op, e.rank, e.nranks, e.comm_id_hash, "
+       "e.sequence, "
        "e.bytes, e.result, e.pid, e.tid, e.process_start_ns, k.namespace, k.pod, k.container, "
        "(SELECT COUNT(*) FROM tcp_events t WHERE t.timestamp_ns BETWEEN e.timestamp_ns AND "
-       "e.timestamp_ns + e.duration_ns AND t.event = 'tcp_retransmit_skb' AND "
+       "e.timestamp_ns + e.span_ns AND t.event = 'tcp_retransmit_skb' AND "
        "(t.cgroup_id = e.cgroup_id OR t.cgroup_id IS NULL)) AS retransmits_in_window, "
        "CASE WHEN (SELECT wait_threshold_ns FROM recording) IS NOT NULL THEN "
        "(SELECT COALESCE(SUM(s.duration_ns), 0) FROM sched_events s WHERE s.timestamp_ns BETWEEN "
-       "e.timestamp_ns AND e.timestamp_ns + e.duration_ns AND s.event = 'run_queue_wait' AND "
+       "e.timestamp_ns AND e.timestamp_ns + e.span_ns AND s.event = 'run_queue_wait' AND "
        "s.tid = e.tid) END AS run_queue_wait_ns, "
        "CASE WHEN (SELECT off_cpu_threshold_ns FROM recording) IS NOT NULL THEN "
        "(SELECT COALESCE(SUM(s.duration_ns), 0) FROM sched_events s WHERE s.timestamp_ns BETWEEN "
-       "e.timestamp_ns AND e.timestamp_ns + e.duration_ns AND s.event = 'off_cpu' AND "
+       "e.timestamp_ns AND e.timestamp_ns + e.span_ns AND s.event = 'off_cpu' AND "
        "s.tid = e.tid) END AS off_cpu_ns "
        "FROM nccl_events e LEFT JOIN containers k ON k.cgroup_id = e.cgroup_id "
        "WHERE e.bytes IS NOT NULL"},
@@ -277,7 +287,8 @@ std::vector<SchemaTable> make_schema() {
         {"count", "INTEGER", kCount},
         {"bytes", "INTEGER", kNcclBytes},
         {"sequence", "INTEGER", kSequence},
-        {"result", "INTEGER NOT NULL", kNcclResult}},
+        {"result", "INTEGER NOT NULL", kNcclResult},
+        {"group_end_ns", "INTEGER", kGroupEnd}},
        "",
        ""},
       {"nccl_contexts",

@@ -119,13 +119,13 @@ class TimeLine {
     return list;
   }
 
-  void slice(const ScannedCall& call, std::string_view name, std::int64_t pid, std::int64_t tid,
-             std::string_view category) {
+  void slice(const ScannedCall& call, std::int64_t length_ns, std::string_view name,
+             std::int64_t pid, std::int64_t tid, std::string_view category) {
     event(
         fmt::format("\"ph\":\"X\",\"name\":{},\"cat\":\"{}\",\"pid\":{},\"tid\":{},\"ts\":{},"
                     "\"dur\":{},\"args\":{{{}}}",
                     text(name), category, pid, tid, time(call.unix_ns),
-                    microseconds(call.duration_ns), arguments(call)));
+                    microseconds(length_ns), arguments(call)));
   }
 
   /// The communicator's own track, a line for each rank.
@@ -139,7 +139,8 @@ class TimeLine {
     if (added) name_process(pid, "communicator " + context.comm_id_hash);
     if (ranks_.insert({pid, rank}).second)
       name_thread(pid, rank, rank == kNoRank ? "rank not known" : fmt::format("rank {}", rank));
-    slice(call, fmt::format("{} #{}", context.op, call.sequence), pid, rank, "communicator");
+    slice(call, call.span_ns, fmt::format("{} #{}", context.op, call.sequence), pid, rank,
+          "communicator");
   }
 
   /// From the rank that called first through to the one that called last.
@@ -173,7 +174,7 @@ class TimeLine {
       if (++calls % kCallsBetweenWatches == 0 && watch_.ask(calls))
         return fail({"write time line", "", "interrupted", ""});
       const CallContext& context = *call.context;
-      slice(call, context.op, pid_of(context.node, context.pid), pid_of(context.node, context.tid),
+      slice(call, call.duration_ns, context.op, pid_of(context.node, context.pid), pid_of(context.node, context.tid),
             table == CallTable::kNccl ? "nccl" : "cuda");
       if (table == CallTable::kCuda) continue;
       on_communicator(call);

@@ -24,6 +24,7 @@ ATTEMPTS = 4
 WORKLOAD = """
 import array, ctypes, fcntl, json, os, socket, sys, termios, threading, time
 library, folder, busy_ns, attempts = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+grouped = sys.argv[5] == "grouped"
 class Control(ctypes.Structure):
     _fields_ = [("every", ctypes.c_ulonglong), ("busy_ns", ctypes.c_ulonglong)]
 nccl = ctypes.CDLL(library)
@@ -55,8 +56,13 @@ def all_reduce(rank, connection=None):
     if connection:
         thread = threading.Thread(target=send, args=(connection, time.monotonic() + busy_ns / 3e9))
         thread.start()
+    # In a group the call only queues, as PyTorch's do: the work is done at the group's end.
+    assert not grouped or nccl.ncclGroupStart() == 0
     assert nccl.ncclAllReduce(None, None, ctypes.c_size_t(1 << 20), 7, 0,
                               ctypes.c_void_p(comms[rank]), None) == 0
+    control.busy_ns = busy_ns
+    assert not grouped or nccl.ncclGroupEnd() == 0
+    control.busy_ns = 0 if grouped else busy_ns
     row["complete"] = connection is None or unacknowledged(connection) == 0
     row["sent_again"] = sent_again() - before
     row["end_ns"] = time.time_ns()
@@ -67,7 +73,8 @@ say("ready")
 wait("go")
 assert nccl.ncclCommInitAll(comms, 2, None) == 0
 connection = socket.create_connection(("10.99.0.2", 5001))
-Control.in_dll(nccl, "stub_control").busy_ns = busy_ns
+control = Control.in_dll(nccl, "stub_control")
+control.busy_ns = 0 if grouped else busy_ns
 rows = []
 while not rows or len(rows) < attempts and not (rows[-1]["complete"] and rows[-1]["sent_again"]):
     rows.append(all_reduce(0, connection))
@@ -90,14 +97,14 @@ def documented_sql():
     return found[0]
 
 
-def calls_made(agent, folder):
+def calls_made(agent, folder, kind):
     """What the workload says of its own calls, and its pid."""
     run_in_cgroup = [os.path.join(workload_dir(), "container_run"), "--cgroup",
                      f"/ingero-e2e-slow/{secrets.token_hex(32)}", "--no-root", "--"]
     with two_namespaces() as (a, b), in_namespace(b, sys.executable, "-c", RECEIVER) as receiver:
         receiver.stdout.readline()
         with in_namespace(a, sys.executable, "-c", WORKLOAD, stub("libnccl.so.2"), str(folder),
-                          str(BUSY_NS), str(ATTEMPTS), before=run_in_cgroup):
+                          str(BUSY_NS), str(ATTEMPTS), kind, before=run_in_cgroup):
             wait_until((folder / "ready").exists, "the workload")
             wait_until(lambda: any(file["path"] == os.path.realpath(stub("libnccl.so.2"))
                                    and file["probes"] for file in agent.state()["files"]),
@@ -108,10 +115,12 @@ def calls_made(agent, folder):
     return json.loads((folder / "rows").read_text())
 
 
-def test_the_documented_query_names_the_slow_call_with_retransmissions_and_no_other(host, tmp_path):
+@pytest.mark.parametrize("kind", ["alone", "grouped"])
+def test_the_documented_query_names_the_slow_call_with_retransmissions_and_no_other(host, tmp_path,
+                                                                                    kind):
     file = tmp_path / "x.db"
     agent = host.agent("--out", file)
-    made = calls_made(agent, tmp_path)
+    made = calls_made(agent, tmp_path, kind)
     assert agent.stop()[0] == 0
     assert losses(file) == {}
     noisy, quiet = made[-2:]
@@ -123,20 +132,21 @@ def test_the_documented_query_names_the_slow_call_with_retransmissions_and_no_ot
                              "--format", "json"], capture_output=True, text=True, check=True).stdout
     rows = json.loads(answer)
     assert sorted(row["rank"] for row in rows) == sorted(row["rank"] for row in made)
-    calls = query(file, "SELECT timestamp_ns, duration_ns, rank, retransmits_in_window FROM "
+    calls = query(file, "SELECT timestamp_ns, duration_ns, span_ns, rank, retransmits_in_window FROM "
                         "collectives WHERE op = 'ALL_REDUCE' ORDER BY timestamp_ns")[-2:]
     with contextlib.closing(sqlite3.connect(file)) as database:
         moments = database.execute("SELECT timestamp_ns, daddr FROM tcp_events WHERE event = "
                                    "'tcp_retransmit_skb'").fetchall()
     for call, row in zip(calls, (noisy, quiet)):
         assert call["rank"] == row["rank"]
-        begin, end = call["timestamp_ns"], call["timestamp_ns"] + call["duration_ns"]
+        begin, end = call["timestamp_ns"], call["timestamp_ns"] + call["span_ns"]
         assert row["begin_ns"] - 1_000_000 <= begin <= end <= row["end_ns"] + 1_000_000
-        assert call["duration_ns"] == pytest.approx(BUSY_NS, rel=0.5)
+        assert call["span_ns"] == pytest.approx(BUSY_NS, rel=0.5)
+        assert (call["duration_ns"] < call["span_ns"]) == (kind == "grouped")
         ours = [at for at, to in moments if begin <= at <= end and to == "10.99.0.2"]
         everybody = [at for at, _ in moments if begin <= at <= end]
         found = next(found["retransmits_in_window"] for found in rows
-                     if found["ms"] == call["duration_ns"] / 1e6)
+                     if found["ms"] == call["span_ns"] / 1e6)
         print(f"rank {call['rank']}: {row['sent_again']} by the kernel's count, {found} by SQL")
         # The query asks for the whole host; nobody else's traffic is lost here, or it is seen.
         assert (len(ours), found) == (row["sent_again"], len(everybody))

@@ -167,6 +167,20 @@ TEST_F(ReportTest, NamesTheLateRank) {
               ElementsAre(ElementsAre("00abcdef", "1", "10", "10", "2.00 ms", "2.00 ms")));
 }
 
+TEST_F(ReportTest, CallsOfDifferentOperationsAreNotOneCollective) {
+  auto recorder = Recorder::create(options_for(folder_.file("a.db")), clock_);
+  ASSERT_TRUE(recorder);
+  for (const auto& [rank, symbol] : {std::pair{0, "ncclAllReduce"}, {1, "ncclBroadcast"}}) {
+    call_event event = nccl_call(symbol);
+    event.rank = rank;
+    (*recorder)->add(event);
+  }
+  (*recorder)->finish("duration over");
+  const auto page = page_of({folder_.file("a.db")});
+  EXPECT_TRUE(section(page, "Late rank").table.rows.empty());
+  EXPECT_THAT(section(page, "Late rank").lines, Contains(HasSubstr("1 collectives have one number")));
+}
+
 TEST_F(ReportTest, FindsTheLateRankAcrossFiles) {
   const std::string a = make("a.db", "host-a", {0}), b = make("b.db", "host-b", {1});
   EXPECT_TRUE(section(page_of({a}), "Late rank").table.rows.empty());
