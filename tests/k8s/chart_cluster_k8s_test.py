@@ -19,8 +19,8 @@ REPORT = {"apiVersion": "ingero.io/v1alpha1", "kind": "GpuTraceNode"}
 
 
 class Holder:
-    """Whoever has a token of the agents' account. kubectl would take the kubeconfig's certificate, and reads
-    before it patches, which agents may not."""
+    """Whoever has a token of the agents' account. kubectl would take the kubeconfig's certificate, and
+    reads before it patches, which agents may not."""
 
     def __init__(self, *bound):
         with open(environment()["KUBECONFIG"], encoding="utf-8") as file:
@@ -96,7 +96,8 @@ def test_view_and_edit_of_the_cluster_reach_policies_and_reports(cluster):
 
     names = [f"chart-test-{role}" for role in ("view", "edit", "admin")]
     for name in names:
-        kubectl("create", "clusterrolebinding", name, f"--clusterrole={name.split('-')[-1]}", f"--user={name}")
+        kubectl("create", "clusterrolebinding", name, f"--clusterrole={name.split('-')[-1]}",
+                f"--user={name}")
     try:
         cluster.agent()
         assert not may("view", "list", "gtp") and not may("admin", "create", "gtp")
@@ -114,9 +115,10 @@ def test_an_agent_without_probes_of_its_own_runs_beside_more_objects_and_volumes
     agent = cluster.agent(
         "livenessProbe=null", "readinessProbe=null", "resources=null", "minReadySeconds=1",
         "extraObjects[0].apiVersion=v1", "extraObjects[0].kind=ConfigMap",
-        'extraObjects[0].metadata.name={{ include "ingero.fullname" . }}-more',
+        # A value that begins with a brace is a list to --set.
+        'extraObjects[0].metadata.name=more-{{ include "ingero.fullname" . }}',
         "extraObjects[0].data.key=value",
-        "extraVolumes[0].name=more", "extraVolumes[0].configMap.name=ingero-more",
+        "extraVolumes[0].name=more", "extraVolumes[0].configMap.name=more-ingero",
         "extraVolumeMounts[0].name=more", "extraVolumeMounts[0].mountPath=/more",
         "podSecurityContext.supplementalGroups[0]=44", "service.internalTrafficPolicy=Local")
     container = agent.pod["spec"]["containers"][0]
@@ -190,7 +192,7 @@ def term(key, operator, *values, part="matchExpressions"):
     return {part: [{"key": key, "operator": operator, **({"values": list(values)} if values else {})}]}
 
 
-# Of three nodes with chart-test/gpus 4, 8 and 16; the second is of AMD, the third has no pool. (values, how many)
+# Of three nodes beside node1, with chart-test/gpus 4, 8 and 16; the second is of AMD, the third has no pool.
 CHOSEN = [
     ({"gpuNodesOnly": False}, 4),
     ({}, 1),
@@ -248,3 +250,40 @@ def test_the_documented_command_runs_the_agent_where_its_image_was_put_on_the_no
     finally:
         uninstall()
         containerd("images", "rm", name)
+
+
+def test_an_installer_who_may_not_list_nodes_installs_where_roles_are_made_by_others(cluster):
+    who = "chart-test-installer"
+    kubectl("create", "clusterrole", who, "--verb=get,list", "--resource=gputracepolicies.ingero.io")
+    for number, role in enumerate((who, "admin")):
+        kubectl("create", "clusterrolebinding", f"{who}-{number}", f"--clusterrole={role}", f"--user={who}")
+    try:
+        assert run("kubectl", "auth", "can-i", "list", "nodes", f"--as={who}", check=False).returncode != 0
+        notes = helm("install", who, CHART, "-n", cluster.namespace, "--dry-run=server", "--kube-as-user", who,
+                     "--set", "crds.install=false,rbac.create=false")
+        assert "nvidia.com/gpu.count.\n" in notes and "WARNING" not in notes, notes
+    finally:
+        kubectl("delete", "clusterrolebinding", f"{who}-0", f"{who}-1")
+        kubectl("delete", "clusterrole", who)
+
+
+def test_the_commands_of_the_page_of_alerts_work(cluster):
+    agent = cluster.agent()
+    wait_status("gtn", "node1", agentPod=agent.name)
+    with open(f"{REPOSITORY}/docs/alerts.md", encoding="utf-8") as file:
+        blocks = re.findall(r"^```\n(.*?)^```", file.read(), re.M | re.S)
+    names = {"NODE": "node1", "POD": agent.name, "NAMESPACE": NAMESPACE, "WORKLOAD_POD": agent.name,
+             "CONTAINER": "ingero"}
+    lines = [re.sub(r"\b[A-Z_]+\b", lambda m: names.get(m[0], m[0]), line)
+             for block in blocks for line in block.splitlines()]
+    wrong = []
+    for line in lines:
+        # Nothing has ended before, and a forwarded port needs somebody who ends it.
+        if "--previous" in line or "port-forward" in line or "localhost:9090" in line:
+            continue
+        done = run("bash", "-c", line, check=False)
+        print(line, "->", done.returncode, done.stdout[:200])
+        # `ingero check` tells by its status that something is missing.
+        if done.returncode != 0 and "ingero check" not in line or "error" in done.stderr.lower():
+            wrong.append((line, done.returncode, done.stderr))
+    assert not wrong and len(lines) >= 12, wrong

@@ -145,11 +145,12 @@ def umbrella(tmp_path, values):
 
 
 def test_a_parent_chart_turns_it_on_and_off_by_a_condition(tmp_path):
-    shared = {"storageClass": "fast", "labels": {"of": "others"}}
+    shared = {"storageClass": "fast", "labels": {"of": "others"}, "imageRegistry": "mirror.example"}
     on = umbrella(tmp_path, {"global": shared, "ingero": {"enabled": True, "livenessProbe": None}})
     objects = rendered(chart=on)
     # The release is called ingero too.
     assert one(objects, "DaemonSet")["metadata"]["name"] == "ingero"
     assert "livenessProbe" not in container_of(objects)
+    assert container_of(objects)["image"].startswith("mirror.example/ingero/ingero:")
     assert rendered("--set", "ingero.enabled=false", chart=on) == []
     assert one(rendered(chart=umbrella(tmp_path, {})), "DaemonSet")

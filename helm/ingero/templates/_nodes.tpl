@@ -1,5 +1,9 @@
-{{- /* What the cluster says of its nodes, for NOTES and `helm test`: only where lookups are wanted, and where
-there is a cluster to ask. */}}
+{{- /* What the cluster says of its nodes, for NOTES and `helm test`. A lookup that is refused ends the
+installation: so only lists are asked for that the agents' ClusterRole has, too, which nobody can make who has not
+these permissions. Without a cluster (`helm template`) the lists are empty. */}}
+{{- define "ingero.mayAsk" -}}
+{{- if and .Values.lookups (.Values.rbac).create }}true{{ end -}}
+{{- end }}
 
 {{- /* "true" where labels fulfil all requirements: (dict "labels" LABELS "requirements" LIST) */}}
 {{- define "ingero.fulfils" -}}
@@ -23,7 +27,7 @@ there is a cluster to ask. */}}
 {{- /* {"total": 12, "matching": 3} of nodes and those that the DaemonSet chooses by labels; total 0: unknown. */}}
 {{- define "ingero.nodes" -}}
 {{- $nodes := list -}}
-{{- if .Values.lookups -}}
+{{- if include "ingero.mayAsk" . -}}
 {{- $nodes = (lookup "v1" "Node" "" "").items | default list -}}
 {{- end -}}
 {{- $required := dig "nodeAffinity" "requiredDuringSchedulingIgnoredDuringExecution" "nodeSelectorTerms" list (include "ingero.affinity" . | fromYaml) -}}
@@ -68,10 +72,12 @@ otherwise than by gpuNodeLabels. */}}
 
 {{- /* The level that the namespace enforces, where it refuses agents. */}}
 {{- define "ingero.refusingLevel" -}}
-{{- if .Values.lookups -}}
-{{- $labels := ((lookup "v1" "Namespace" "" (include "ingero.namespace" .)).metadata).labels | default dict -}}
-{{- $level := get $labels "pod-security.kubernetes.io/enforce" -}}
-{{- if not (has $level (list "" "privileged")) }}{{ $level }}{{ end -}}
+{{- if include "ingero.mayAsk" . -}}
+{{- $namespace := include "ingero.namespace" . -}}
+{{- range (lookup "v1" "Namespace" "" "").items -}}
+{{- $level := get (.metadata.labels | default dict) "pod-security.kubernetes.io/enforce" -}}
+{{- if and (eq .metadata.name $namespace) (not (has $level (list "" "privileged"))) }}{{ $level }}{{ end -}}
+{{- end -}}
 {{- end -}}
 {{- end }}
 
