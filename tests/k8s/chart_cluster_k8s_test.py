@@ -259,8 +259,9 @@ def test_an_installer_who_may_not_list_nodes_installs_where_roles_are_made_by_ot
         kubectl("create", "clusterrolebinding", f"{who}-{number}", f"--clusterrole={role}", f"--user={who}")
     try:
         assert run("kubectl", "auth", "can-i", "list", "nodes", f"--as={who}", check=False).returncode != 0
-        notes = helm("install", who, CHART, "-n", cluster.namespace, "--dry-run=server", "--kube-as-user", who,
-                     "--set", "crds.install=false,rbac.create=false,defaultPolicy.enabled=false")
+        notes = helm("install", who, CHART, "-n", cluster.namespace, "--dry-run=server",
+                     "--kube-as-user", who, "--set",
+                     "crds.install=false,rbac.create=false,defaultPolicy.enabled=false")
         assert "nvidia.com/gpu.count.\n" in notes and "WARNING" not in notes, notes
     finally:
         kubectl("delete", "clusterrolebinding", f"{who}-0", f"{who}-1")
