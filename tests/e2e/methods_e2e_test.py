@@ -61,7 +61,7 @@ def test_an_agent_with_perf_probes_ends_at_once_and_its_probes_go_by_themselves(
     """The kernel takes them away one after the other, 0.15 s each; a pod has 30 s."""
     before = programs_of_probes()
     agent = host.agent("--attach-method", "perf", wait=False).wait_ready(PATIENCE)
-    container = host.container("mixed", libraries=stubs())
+    container = host.container("mixed", libraries=stubs(cuda=False))
     agent.wait_attached(container.wait_ready(), len(container.libraries), PATIENCE)
     assert programs_of_probes() - before
     begun = time.monotonic()
