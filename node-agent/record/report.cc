@@ -10,6 +10,8 @@
 #include "base/timestamp.h"
 #include "model/functions.h"
 #include "record/report_data.h"
+#include "record/report_text.h"
+#include "record/report_verdict.h"
 
 namespace ingero::record {
 namespace {
@@ -23,24 +25,6 @@ constexpr std::size_t kSlowest = 20;
 constexpr std::size_t kMaxRows = 40;
 constexpr std::size_t kPlotSeries = 8;
 constexpr std::int64_t kOneDay = 86'400'000'000'000;
-
-std::string count_text(std::uint64_t count) { return format_count(count); }
-std::string time_text(double ns) {
-  return format_duration_ns(static_cast<std::uint64_t>(std::clamp(ns, 0.0, 1e18)));
-}
-std::string time_text(std::int64_t ns) { return time_text(static_cast<double>(ns)); }
-std::string clock_text(std::int64_t unix_ns) {
-  return format_micro_timestamp(static_cast<std::uint64_t>(std::max<std::int64_t>(unix_ns, 0)));
-}
-std::string date_text(std::int64_t unix_ns) {
-  return format_timestamp(static_cast<std::uint64_t>(std::max<std::int64_t>(unix_ns, 0)));
-}
-std::string rank_text(const CallContext& context) {
-  if (!context.rank) return "?";
-  return context.nranks ? fmt::format("{}/{}", *context.rank, *context.nranks)
-                        : std::to_string(*context.rank);
-}
-std::string comm_text(const std::string& hash) { return hash.empty() ? "?" : hash.substr(0, 8); }
 
 class Report {
  public:
@@ -203,28 +187,22 @@ PageSection Report::late_ranks() const {
     section.lines.emplace_back("Between nodes this is as exact as their clocks agree.");
   section.table.columns = {{"communicator"},         {"late rank", true}, {"was last in", true},
                            {"of collectives", true}, {"mean", true},      {"longest", true}};
-  const auto worst_of = [](const Late& late) {
-    return std::max_element(
-        late.last.begin(), late.last.end(),
-        [](const auto& a, const auto& b) { return a.second.second < b.second.second; });
-  };
   std::vector<std::pair<const std::string*, const Late*>> by_lateness;
   for (const auto& [hash, late] : data_.late) by_lateness.emplace_back(&hash, &late);
   std::stable_sort(by_lateness.begin(), by_lateness.end(), [&](const auto& a, const auto& b) {
-    return worst_of(*a.second)->second.second > worst_of(*b.second)->second.second;
+    return a.second->worst().second.sum_ns > b.second->worst().second.sum_ns;
   });
   if (by_lateness.size() > kMaxRows)
     section.lines.push_back(fmt::format("{} of {} communicators are shown, those that lost most.",
                                         kMaxRows, by_lateness.size()));
   for (const auto& [hash, of_hash] : by_lateness) {
     const Late& late = *of_hash;
-    const auto worst = worst_of(late);
-    const auto& [times, sum] = worst->second;
+    const auto& [rank, worst] = late.worst();
     if (section.table.rows.size() < kMaxRows)
-      section.table.rows.push_back({comm_text(*hash), std::to_string(worst->first),
-                                    count_text(times), count_text(late.collectives),
-                                    time_text(sum / static_cast<double>(times)),
-                                    time_text(late.longest_ns)});
+      section.table.rows.push_back(
+          {comm_text(*hash), std::to_string(rank), count_text(worst.times),
+           count_text(late.collectives), time_text(worst.sum_ns / static_cast<double>(worst.times)),
+           time_text(late.longest_ns)});
   }
   if (data_.late.empty())
     section.lines.emplace_back(
@@ -354,7 +332,7 @@ PageSection unknowns() {
 }
 
 Page Report::make() const {
-  Page page{"ingero report", {head(), losses(), slowest(), late_ranks(), kernel_side()}};
+  Page page{"ingero report", {make_verdict(recording_, data_), head(), losses(), slowest(), late_ranks(), kernel_side()}};
   if (data_.off_cpu.count() != 0) page.sections.push_back(off_cpu());
   for (PageSection section : {operations(), copies(), errors(), unknowns()})
     page.sections.push_back(std::move(section));

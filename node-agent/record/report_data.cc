@@ -51,6 +51,7 @@ class Reader {
  private:
   Status read_head();
   Status read_losses(const Recording::Node& node);
+  Status read_containers(const Recording::Node& node, std::size_t index);
   Status read_kernel_side();
   Status read_nccl();
   Status read_cuda();
@@ -86,8 +87,26 @@ Status Reader::read_head() {
     data_.begin_ns = data_.begin_ns == 0 ? facts.from_ns : std::min(data_.begin_ns, facts.from_ns);
     data_.end_ns = std::max(data_.end_ns, facts.to_ns);
     if (auto status = read_losses(node); !status) return status;
+    if (auto status = read_containers(node, data_.nodes.size() - 1); !status) return status;
   }
   return {};
+}
+
+Status Reader::read_containers(const Recording::Node& node, std::size_t index) {
+  auto rows = Statement::create(
+      recording_.database(),
+      fmt::format("SELECT cgroup_id, namespace, pod, container FROM {}.containers LIMIT 100000",
+                  node.schema));
+  if (!rows) return fail(rows.error());
+  int code = SQLITE_DONE;
+  while ((code = rows->step()) == SQLITE_ROW) {
+    std::string name = bounded_text(*rows, 3);
+    if (!rows->is_null(2))
+      name = fmt::format("{}/{} {}", bounded_text(*rows, 1), bounded_text(*rows, 2), name);
+    data_.containers[{index, rows->integer(0)}] = std::move(name);
+  }
+  if (code == SQLITE_DONE) return {};
+  return fail(database_error(recording_.database(), "read containers", node.path));
 }
 
 Status Reader::read_losses(const Recording::Node& node) {
@@ -196,9 +215,11 @@ void Reader::take_match(const MatchedCollective& match) {
       match.calls.begin(), match.calls.end(),
       [](const ScannedCall& a, const ScannedCall& b) { return a.unix_ns < b.unix_ns; });
   const auto behind = static_cast<double>(last->unix_ns - first->unix_ns);
-  auto& [times, sum] = late.last[last->context->rank.value_or(-1)];
-  ++times;
-  sum += behind;
+  Late::Rank& rank = late.last[last->context->rank.value_or(-1)];
+  ++rank.times;
+  rank.sum_ns += behind;
+  rank.context = last->context;
+  late.ranks = match.calls.size();
   ++late.collectives;
   late.longest_ns = std::max(late.longest_ns, behind);
 }
@@ -239,6 +260,12 @@ void CallSums::add(const CallSums& other) {
   bytes += other.bytes;
   duration_ns += other.duration_ns;
   longest_ns = std::max(longest_ns, other.longest_ns);
+}
+
+const std::pair<const std::int32_t, Late::Rank>& Late::worst() const {
+  return *std::max_element(last.begin(), last.end(), [](const auto& a, const auto& b) {
+    return a.second.sum_ns < b.second.sum_ns;
+  });
 }
 
 double CallSums::mean_ns() const {

@@ -59,8 +59,17 @@ struct SeenCall {
 
 /// How often a rank came last, and by how much.
 struct Late {
-  std::map<std::int32_t, std::pair<std::uint64_t, double>> last;  ///< rank: times, sum of ns
+  struct Rank {
+    std::uint64_t times = 0;
+    double sum_ns = 0;
+    const CallContext* context = nullptr;  ///< of its last call
+  };
+  std::map<std::int32_t, Rank> last;
   std::uint64_t collectives = 0;
+  std::size_t ranks = 0;  ///< that were compared
+
+  /// The rank that the others waited for longest.
+  const std::pair<const std::int32_t, Rank>& worst() const;
   double longest_ns = 0;
 };
 
@@ -84,6 +93,8 @@ struct ReportData {
   using RankKey = std::tuple<std::string, std::int32_t, std::size_t>;
 
   std::vector<Node> nodes;  ///< in the order of the recording's
+  /// Pod and container, or container alone, by node and cgroup.
+  std::map<std::pair<std::size_t, std::int64_t>, std::string> containers;
   std::int64_t begin_ns = 0, end_ns = 0;
   std::map<std::string, std::uint64_t> losses;
   std::map<std::string, CallSums> operations, directions;

@@ -115,6 +115,37 @@ TEST_F(ReportTest, NamesTheSlowestCallOfEachRankWithItsRetransmits) {
               ElementsAre("00abcdef", "1/2", "ALL_REDUCE", _, "1.00 ms", "1.00 ms", "10", _, _));
 }
 
+TEST_F(ReportTest, TheVerdictNamesTheLateRankAndWhatFailed) {
+  const auto page = page_of({make("a.db", "host-a", {0, 1})});
+  const auto& lines = section(page, "Verdict").lines;
+  EXPECT_THAT(lines, Contains(HasSubstr("Rank 1 of communicator 00abcdef is late, pid 812 in "
+                                        "team/trainer-0 cgroup-4242: last in 10 of 10")));
+  EXPECT_THAT(lines, Contains(HasSubstr("The slowest collective took 70.0 ms: ALL_REDUCE of rank "
+                                        "0/2")));
+  EXPECT_THAT(lines, Contains(HasSubstr("1 TCP retransmits in it; 2.00 ms of it without a CPU")));
+  EXPECT_THAT(lines, Contains("3 calls failed, see Errors."));
+  EXPECT_THAT(lines, Contains(HasSubstr("3 calls or events are missing")));
+}
+
+TEST_F(ReportTest, TheVerdictNamesNobodyWhereRanksAreLateByTurns) {
+  auto recorder = Recorder::create(options_for(folder_.file("a.db")), clock_);
+  ASSERT_TRUE(recorder);
+  for (std::uint64_t i = 1; i <= 40; ++i)
+    for (const std::uint64_t rank : {0, 1}) {
+      call_event call = nccl_call();
+      call.header.time_ns = start_ + (i * 10 + (i + rank) % 2 * 5) * kMillisecond;
+      call.rank = static_cast<int>(rank);
+      call.nranks = 2;
+      call.sequence = i;
+      (*recorder)->add(call);
+    }
+  (*recorder)->finish("duration over");
+  const auto page = page_of({folder_.file("a.db")});
+  const auto& lines = section(page, "Verdict").lines;
+  EXPECT_THAT(lines, Contains(HasSubstr("No rank stands out")));
+  EXPECT_THAT(lines, Contains("No call failed."));
+}
+
 TEST_F(ReportTest, NamesTheNodeWhenThereAreSeveral) {
   const auto page = page_of({make("a.db", "host-a", {0}), make("b.db", "host-b", {1})});
   EXPECT_THAT(section(page, "Slowest").table.rows,
