@@ -17,6 +17,7 @@ struct policies_map policies SEC(".maps");
 struct retransmits_map retransmits SEC(".maps");
 struct retransmitted_map retransmitted SEC(".maps");
 struct waits_map waits SEC(".maps");
+struct process_changes_map process_changes SEC(".maps");
 struct scheduled_threads_map scheduled_threads SEC(".maps");
 struct known_files_map known_files SEC(".maps");
 struct traced_files_map traced_files SEC(".maps");

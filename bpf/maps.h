@@ -255,11 +255,24 @@ struct waits_map {
 };
 extern struct waits_map waits SEC(".maps");
 
+/* How often `processes` has grown, by whom: what was found not to be in it may be by now. */
+enum { CHANGED_BY_PROGRAMS = 0, CHANGED_BY_AGENT = 1, PROCESS_CHANGES = 2 };
+struct process_changes_map {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, PROCESS_CHANGES);
+	__type(key, u32);
+	__type(value, u64);
+};
+extern struct process_changes_map process_changes SEC(".maps");
+
 struct scheduled_thread {
 	u64 queued_ns; /* since when it waits for a processor; 0: it does not */
 	u64 blocked_ns; /* since when it is off the processor by blocking; 0: it is not, or nobody saw */
 	u32 sleep_state; /* of the block */
 	u32 generation; /* of the scheduler's programs that saw the times above */
+	u32 waits_generation; /* of the program that saw what follows */
+	u64 waits; /* the kernel's own counts at the last look */
+	u64 wait_ns;
 };
 
 struct scheduled_threads_map {

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0
-/* How long threads of traced processes were ready to run and did not, and how long they slept. */
+/* How long threads of traced processes were ready to run and did not, and how long they slept.
+ *
+ * Where the kernel counts the waits itself, one program takes its counts over when a thread leaves the
+ * processor, and nothing is done when one is woken. The other programs see when a wait or a sleep began: they
+ * are attached while a recording wants single ones, or where the kernel does not count. */
 #include "account.h"
 
 /* Bits of a task's state, as the kernel numbers them (include/linux/sched.h). */
@@ -10,6 +14,12 @@
 
 /* From 5.18 the tracepoint of a switch has a fourth argument. */
 const volatile unsigned int switch_tells_state = 0;
+/* The kernel keeps sched_info.run_delay. */
+const volatile unsigned int kernel_counts_waits = 0;
+/* Raised when scheduler_count() begins to see again. */
+volatile unsigned int waits_generation SEC(".bss");
+/* And when that was (CLOCK_BOOTTIME): threads that are younger have not waited before. */
+volatile unsigned long long waits_since_ns SEC(".bss");
 
 static __always_inline int is_traced_process(struct task_struct *task)
 {
@@ -26,7 +36,6 @@ static __always_inline int is_traced_process(struct task_struct *task)
  * remembered before the programs were attached is forgotten: nobody saw what came after. */
 static __always_inline struct scheduled_thread *thread_of(struct task_struct *task)
 {
-	static const struct scheduled_thread nothing;
 	struct scheduled_thread *thread;
 
 	if (!is_traced_process(task))
@@ -38,7 +47,8 @@ static __always_inline struct scheduled_thread *thread_of(struct task_struct *ta
 		return NULL;
 	}
 	if (thread->generation != settings.scheduler_generation) {
-		*thread = nothing;
+		thread->queued_ns = 0;
+		thread->blocked_ns = 0;
 		thread->generation = settings.scheduler_generation;
 	}
 	return thread;
@@ -135,7 +145,8 @@ static __always_inline void run_begin(struct task_struct *task)
 		send_wait(EVENT_OFF_CPU, task, blocked, now - blocked, thread->sleep_state);
 	if (!queued)
 		return;
-	count_wait(task, now - queued);
+	if (!kernel_counts_waits)
+		count_wait(task, now - queued);
 	if (settings.stream_waits_ns && now - queued >= settings.stream_waits_ns)
 		send_wait(EVENT_RUN_QUEUE_WAIT, task, queued, now - queued, SLEEP_UNKNOWN);
 }
@@ -169,5 +180,81 @@ int scheduler_switch(u64 *ctx)
 	else if (settings.stream_off_cpu_ns && state && !preempted)
 		off_cpu_begin(previous, state);
 	run_begin(next);
+	return 0;
+}
+
+/* ---- the kernel's own counts ------------------------------------------------------------------ */
+
+#define NOTES 8192
+/* What the last look into `processes` found for a process, so that most switches need none: its tgid above,
+ * below how often the table had grown, and whether the process was in it. */
+static volatile u64 notes[NOTES];
+
+static __always_inline u64 process_changes_now(void)
+{
+	u32 programs = CHANGED_BY_PROGRAMS, agent = CHANGED_BY_AGENT;
+	u64 *by_programs = bpf_map_lookup_elem(&process_changes, &programs);
+	u64 *by_agent = bpf_map_lookup_elem(&process_changes, &agent);
+
+	return by_programs && by_agent ? *by_programs + *by_agent : 0;
+}
+
+/* A thread that has been counted still is after its process was taken from the table, at its end. */
+static __noinline int look_whether_traced(struct task_struct *task, u64 note, u32 tgid)
+{
+	int traced = is_traced_process(task);
+
+	if (!traced && bpf_task_storage_get(&scheduled_threads, task, NULL, 0))
+		return 1;
+	notes[tgid & (NOTES - 1)] = note | traced;
+	return traced;
+}
+
+static __always_inline int is_counted_thread(struct task_struct *task)
+{
+	u32 tgid = task->tgid;
+	/* Before the look: what comes into the table between the two is found at the next switch. */
+	u64 note = ((u64)tgid << 32) | (u32)(process_changes_now() << 1);
+	u64 known = notes[tgid & (NOTES - 1)];
+
+	if ((known & ~1ULL) == note)
+		return known & 1;
+	return look_whether_traced(task, note, tgid);
+}
+
+static __always_inline void take_waits(struct task_struct *task)
+{
+	struct scheduled_thread *thread = bpf_task_storage_get(&scheduled_threads, task, NULL,
+							       BPF_LOCAL_STORAGE_GET_F_CREATE);
+	u64 waits = task->sched_info.pcount, wait_ns = task->sched_info.run_delay;
+	u64 new_waits, new_ns;
+	int seen;
+
+	if (!thread) {
+		count_loss(LOSS_SCHEDULER_STATE);
+		return;
+	}
+	seen = thread->waits_generation == waits_generation;
+	new_waits = waits - thread->waits;
+	new_ns = wait_ns - thread->wait_ns;
+	thread->waits = waits;
+	thread->wait_ns = wait_ns;
+	if (!seen) {
+		thread->waits_generation = waits_generation;
+		if (waits != 1 || task->start_boottime < waits_since_ns)
+			return; /* nobody knows when it waited */
+		new_ns = wait_ns;
+	}
+	if (new_waits)
+		count_wait(task, new_ns);
+}
+
+SEC("tp_btf/sched_switch")
+int scheduler_count(u64 *ctx)
+{
+	struct task_struct *previous = (void *)ctx[1];
+
+	if (kernel_counts_waits && previous->pid && is_counted_thread(previous))
+		take_waits(previous);
 	return 0;
 }

@@ -125,6 +125,16 @@ static __always_inline void send_process_seen(struct task_struct *task)
 	bpf_ringbuf_submit(event, 0);
 }
 
+/* To be called after `processes` has grown. */
+static __always_inline void processes_changed(void)
+{
+	u32 by = CHANGED_BY_PROGRAMS;
+	u64 *changes = bpf_map_lookup_elem(&process_changes, &by);
+
+	if (changes)
+		__sync_fetch_and_add(changes, 1);
+}
+
 /* First call of a thread: who it is, and whether its process counts. */
 SHARED_FUNCTION int thread_begin(struct thread_state *thread)
 {
@@ -132,6 +142,7 @@ SHARED_FUNCTION int thread_begin(struct thread_state *thread)
 	struct process_key key = {};
 	u64 cgroup_id = task_cgroup_id(task), *known;
 	u32 tgid = task->tgid;
+	long code;
 
 	if (!thread)
 		return 0;
@@ -148,10 +159,15 @@ SHARED_FUNCTION int thread_begin(struct thread_state *thread)
 	known = bpf_map_lookup_elem(&processes, &key);
 	if (known && *known)
 		return 0; /* another of its threads was here first */
-	if (known)
+	if (known) {
 		*known = cgroup_id; /* the agent saw its mappings before its first call */
-	else if (bpf_map_update_elem(&processes, &key, &cgroup_id, BPF_NOEXIST) == -E2BIG)
-		count_loss(LOSS_PROCESSES_MAP_FULL);
+	} else {
+		code = bpf_map_update_elem(&processes, &key, &cgroup_id, BPF_NOEXIST);
+		if (!code)
+			processes_changed();
+		else if (code == -E2BIG)
+			count_loss(LOSS_PROCESSES_MAP_FULL);
+	}
 	send_process_seen(task);
 	return 0;
 }

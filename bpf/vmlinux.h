@@ -70,6 +70,11 @@ struct thread_struct {
 #endif
 };
 
+struct sched_info { /* where the kernel keeps it (CONFIG_SCHED_INFO) */
+	unsigned long pcount; /* how often the task has waited for a processor and got it */
+	unsigned long long run_delay; /* how long in all */
+};
+
 struct task_struct {
 	void *stack; /* lowest address */
 	unsigned int __state;
@@ -84,6 +89,7 @@ struct task_struct {
 	unsigned long sas_ss_sp; /* the stack for signal handlers */
 	unsigned long sas_ss_size;
 	char comm[16];
+	struct sched_info sched_info;
 	struct thread_struct thread;
 };
 

@@ -27,9 +27,9 @@ Status CallStream::open() {
   const auto threshold = [&](std::chrono::nanoseconds time) {
     return handlers.on_wait ? static_cast<std::uint64_t>(time.count()) : 0;
   };
-  bpf_.stream_host_events(handlers.on_retransmit != nullptr, threshold(options_.wait_threshold),
-                          threshold(options_.off_cpu_threshold));
-  return {};
+  return bpf_.stream_host_events(handlers.on_retransmit != nullptr,
+                                 threshold(options_.wait_threshold),
+                                 threshold(options_.off_cpu_threshold));
 }
 
 Status CallStream::make_ring() {
@@ -75,7 +75,7 @@ bool CallStream::take(const event_header& header, std::size_t size) const {
 }
 
 void CallStream::close_when_empty() {
-  bpf_.stream_host_events(false, 0, 0);
+  static_cast<void>(bpf_.stream_host_events(false, 0, 0));  // takes programs off: cannot fail
   closing_ = true;
   if (asleep_) wake();
 }

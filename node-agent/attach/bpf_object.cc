@@ -4,6 +4,7 @@
 #include <bpf/bpf.h>
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
+#include <time.h>
 
 #include <cstdarg>
 #include <cstdio>
@@ -89,6 +90,17 @@ bool has_function(const char* name) {
   return kernel && btf__find_by_name_kind(kernel.get(), name, BTF_KIND_FUNC) >= 0;
 }
 
+bool has_member(const char* structure, std::string_view name) {
+  const std::unique_ptr<btf, decltype(&btf__free)> kernel(btf__load_vmlinux_btf(), &btf__free);
+  const int id = kernel ? btf__find_by_name_kind(kernel.get(), structure, BTF_KIND_STRUCT) : -1;
+  if (id < 0) return false;
+  const btf_type* type = btf__type_by_id(kernel.get(), id);
+  const btf_member* member = btf_members(type);
+  for (int i = 0; i < btf_vlen(type); ++i)
+    if (name == btf__name_by_offset(kernel.get(), member[i].name_off)) return true;
+  return false;
+}
+
 /// Whether the kernel knows the tracepoint of "tp_btf/NAME".
 bool has_tracepoint(std::string_view section) {
   return arguments_of(std::string(section.substr(section.find('/') + 1))) >= 0;
@@ -127,10 +139,12 @@ Status switch_programs(bool on, std::initializer_list<bpf_program*> programs,
 
 struct BpfObject::Parts {
   SkeletonPtr skeleton;
-  std::vector<bpf_link*> links, network_links, scheduler_links;
+  std::vector<bpf_link*> links, network_links, scheduler_links, waits_links;
   UniqueFd call_ring;
+  bool watches_scheduler = false;
   ~Parts() {
-    for (auto* held : {&links, &network_links, &scheduler_links}) destroy_links(*held);
+    for (auto* held : {&links, &network_links, &scheduler_links, &waits_links})
+      destroy_links(*held);
   }
 };
 
@@ -141,6 +155,7 @@ BpfObject::BpfObject(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {
   handles_.errors = bpf_map__fd(maps.errors);
   handles_.unscaled = bpf_map__fd(maps.unscaled);
   handles_.processes = bpf_map__fd(maps.processes);
+  handles_.process_changes = bpf_map__fd(maps.process_changes);
   handles_.comms = bpf_map__fd(maps.comms);
   handles_.pending = bpf_map__fd(maps.pending);
   handles_.streams = bpf_map__fd(maps.streams);
@@ -193,6 +208,7 @@ Result<std::unique_ptr<BpfObject>> BpfObject::create(const BpfOptions& options) 
   bpf_map__set_max_entries(maps.calls, options.call_entries);
   parts->skeleton->rodata->retransmit_tells_error = arguments_of("tcp_retransmit_skb") > 2 ? 1 : 0;
   parts->skeleton->rodata->switch_tells_state = arguments_of("sched_switch") > 3 ? 1 : 0;
+  parts->skeleton->rodata->kernel_counts_waits = has_member("sched_info", "run_delay") ? 1 : 0;
   parts->skeleton->rodata->may_read_kernel = options.may_read_kernel ? 1 : 0;
   parts->skeleton->bss->settings = options.settings;
   if (const int code = load_skeleton(parts->skeleton.get()); code != 0) {
@@ -260,11 +276,31 @@ Status BpfObject::watch_network(bool on) {
 }
 
 Status BpfObject::watch_scheduler(bool on) {
+  parts_->watches_scheduler = on;
+  return attach_scheduler();
+}
+
+/// Before programs begin to see: nobody saw what threads did until then.
+Status BpfObject::attach_scheduler() {
   auto& progs = parts_->skeleton->progs;
-  if (on && parts_->scheduler_links.empty())
-    ++parts_->skeleton->bss->settings.scheduler_generation;  // nobody saw what threads did before
+  auto& bss = *parts_->skeleton->bss;
+  const bool on = parts_->watches_scheduler;
+  const bool counted = parts_->skeleton->rodata->kernel_counts_waits != 0;
+  const bool streamed = bss.settings.stream_waits_ns != 0 || bss.settings.stream_off_cpu_ns != 0;
+  if (on && counted && parts_->waits_links.empty()) {
+    timespec now{};
+    ::clock_gettime(CLOCK_BOOTTIME, &now);
+    bss.waits_since_ns = static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
+                         static_cast<std::uint64_t>(now.tv_nsec);
+    ++bss.waits_generation;
+  }
+  const bool times = on && (streamed || !counted);
+  if (times && parts_->scheduler_links.empty()) ++bss.settings.scheduler_generation;
+  if (auto status = switch_programs(on && counted, {progs.scheduler_count}, parts_->waits_links);
+      !status)
+    return status;
   return switch_programs(
-      on, {progs.scheduler_wakeup, progs.scheduler_wakeup_new, progs.scheduler_switch},
+      times, {progs.scheduler_wakeup, progs.scheduler_wakeup_new, progs.scheduler_switch},
       parts_->scheduler_links);
 }
 
@@ -290,11 +326,13 @@ void BpfObject::wake_stream_reader(bool wanted) {
   __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
-void BpfObject::stream_host_events(bool network, std::uint64_t waits_ns, std::uint64_t off_cpu_ns) {
+Status BpfObject::stream_host_events(bool network, std::uint64_t waits_ns,
+                                     std::uint64_t off_cpu_ns) {
   auto& settings = parts_->skeleton->bss->settings;
   settings.stream_network = network ? 1 : 0;
   settings.stream_waits_ns = waits_ns;
   settings.stream_off_cpu_ns = off_cpu_ns;
+  return attach_scheduler();
 }
 
 void BpfObject::set_unclassified(const cgroup_policy& policy) {

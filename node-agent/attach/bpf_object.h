@@ -50,8 +50,8 @@ class BpfObject {
   /// look whether the ring is empty afterwards, before it sleeps.
   void wake_stream_reader(bool wanted);
   /// What beside calls is streamed: retransmissions, and waits for a processor and off-CPU spans of these
-  /// lengths or more (0: none).
-  void stream_host_events(bool network, std::uint64_t waits_ns, std::uint64_t off_cpu_ns);
+  /// lengths or more (0: none). An error: waits and spans are not.
+  Status stream_host_events(bool network, std::uint64_t waits_ns, std::uint64_t off_cpu_ns);
 
   /// The programs that handle a family of functions.
   ProgramSet programs(api_family family) const;
@@ -75,6 +75,7 @@ class BpfObject {
  private:
   struct Parts;
   explicit BpfObject(std::unique_ptr<Parts> parts);
+  Status attach_scheduler();
 
   std::unique_ptr<Parts> parts_;
   model::BpfHandles handles_;

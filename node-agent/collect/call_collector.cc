@@ -86,7 +86,12 @@ static_assert(std::size(kLossNames) == LOSS_REASONS);
 void CallCollector::watch_process(const model::ProcessKey& process) const {
   const process_key key{process.start_ns, process.tgid, 0};
   const std::uint64_t no_call_yet = 0;
-  bpf_map_update_elem(handles_.processes, &key, &no_call_yet, BPF_NOEXIST);
+  if (bpf_map_update_elem(handles_.processes, &key, &no_call_yet, BPF_NOEXIST) != 0) return;
+  const std::uint32_t by_agent = 1;  // CHANGED_BY_AGENT of bpf/maps.h
+  std::uint64_t changes = 0;
+  bpf_map_lookup_elem(handles_.process_changes, &by_agent, &changes);
+  ++changes;
+  bpf_map_update_elem(handles_.process_changes, &by_agent, &changes, BPF_ANY);
 }
 
 void CallCollector::process_executed(const model::ProcessKey& process, std::uint32_t exec_id) {

@@ -6,10 +6,13 @@ namespace ingero::model {
 /// Descriptors of the loaded BPF object's parts, borrowed from its owner (attach::BpfObject).
 struct BpfHandles {
   int calls = -1;
+  int call_slots = -1;
+  int free_slots = -1;
   int folded_calls = -1;
   int errors = -1;
   int unscaled = -1;
   int processes = -1;
+  int process_changes = -1;
   int comms = -1;
   int pending = -1;
   int streams = -1;
