@@ -218,6 +218,8 @@ MATRIX = [
                      "annotations": {"folder": "GPU"}}},
      lambda o: all(x["metadata"]["labels"].items() >= {"x": "why", "grafana_dashboard": "1"}.items()
                    for x in o if "-dashboard-" in x["metadata"]["name"])),
+    # What it asks, it asks a cluster: chart_cluster_k8s_test.
+    ({"lookups": False}, lambda o: "At the last install" not in json.dumps(one(o, "Pod"))),
     ({"extraObjects": [{"apiVersion": "v1", "kind": "Secret",
                         "metadata": {"name": '{{ include "ingero.fullname" . }}-more'}},
                        "apiVersion: v1\nkind: Secret\nmetadata: {name: text-{{ .Release.Name }}}"]},
@@ -306,6 +308,7 @@ BAD_VALUES = [
     ({"rbac": {"aggregateRoles": "view"}}, "rbac.aggregateRoles"),
     ({"admissionPolicy": {"enforce": True}}, "'enforce' not allowed"),
     ({"daemonSetAnnotations": {"a": 1}}, "daemonSetAnnotations.a"),
+    ({"lookups": "no"}, "lookups"),
     ({"extraObjects": {"kind": "Secret"}}, "extraObjects"),
     ({"dashboards": {"enabled": "no"}}, "dashboards.enabled"),
     ({"defaultPolicy": {"spec": {"probe": {}}}}, "'probe' not allowed"),
