@@ -250,7 +250,8 @@ void LibraryRegistry::drop_changed(const std::vector<model::FileKey>& files) {
     if (it == libraries_.end()) continue;
     // Without a lease a scan may see the write before the notice of it is taken.
     if (it->second.index != 0)
-      note_failure("written", it->second.library.path + ": written to; its probes are taken off", 0);
+      note_failure("written", it->second.library.path + ": written to; its probes are taken off",
+                   0);
     spdlog::debug("detached {}: it was changed", it->second.library.path);
     drop(it);
   }

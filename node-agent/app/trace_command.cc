@@ -210,9 +210,7 @@ Status TraceRun::serve() {
 }
 
 void TraceRun::stop(int signal) {
-  end_reason_ = signal == SIGINT    ? "interrupted"
-                : signal == SIGHUP ? "hung up"
-                                   : "terminated";
+  end_reason_ = signal == SIGINT ? "interrupted" : signal == SIGHUP ? "hung up" : "terminated";
   io_.stop();
 }
 

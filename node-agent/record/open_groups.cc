@@ -31,9 +31,8 @@ std::vector<std::int64_t> OpenGroups::end(const call_event& call) {
 void OpenGroups::forget_largest_cgroup() {
   std::unordered_map<std::uint64_t, std::size_t> sizes;
   for (const auto& [thread, group] : groups_) sizes[group.cgroup] += group.rows.size();
-  const auto largest =
-      std::max_element(sizes.begin(), sizes.end(),
-                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto largest = std::max_element(
+      sizes.begin(), sizes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   if (largest == sizes.end()) return;
   rows_ -= largest->second;
   std::erase_if(groups_, [&](const auto& item) { return item.second.cgroup == largest->first; });

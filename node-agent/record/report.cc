@@ -124,15 +124,17 @@ PageSection Report::losses() const {
                                       {&data_.waits, "waits for a CPU"},
                                       {&data_.off_cpu, "spans off the CPU"}})
     if (moments->is_cut())
-      section.lines.push_back(
-          fmt::format("Of the {} the first {} are looked at here, the file has more. SQL finds them.",
-                      name, count_text(moments->count())));
+      section.lines.push_back(fmt::format(
+          "Of the {} the first {} are looked at here, the file has more. SQL finds them.", name,
+          count_text(moments->count())));
   return section;
 }
 
 PageSection Report::slowest() const {
   PageSection section{"Slowest collective of each rank", {}, {}, {}};
-  section.lines.emplace_back("Host time of the call, in a group until that has ended; not the GPU's time of the transfer.");
+  section.lines.emplace_back(
+      "Host time of the call, in a group until that has ended; not the GPU's time of the "
+      "transfer.");
   section.table.columns = call_columns();
   for (const model::PageTable::Column& column : {model::PageTable::Column{"mean", true, 3},
                                                  {"calls", true, 2},
@@ -199,10 +201,10 @@ PageSection Report::late_ranks() const {
     const Late& late = *of_hash;
     const auto& [rank, worst] = late.worst();
     if (section.table.rows.size() < kMaxRows)
-      section.table.rows.push_back(
-          {comm_text(*hash), std::to_string(rank), count_text(worst.times),
-           count_text(late.collectives), time_text(worst.sum_ns / static_cast<double>(worst.times)),
-           time_text(late.longest_ns)});
+      section.table.rows.push_back({comm_text(*hash), std::to_string(rank), count_text(worst.times),
+                                    count_text(late.collectives),
+                                    time_text(worst.sum_ns / static_cast<double>(worst.times)),
+                                    time_text(late.longest_ns)});
   }
   if (data_.late.empty())
     section.lines.emplace_back(
@@ -264,9 +266,9 @@ PageSection Report::off_cpu() const {
     if (off.count == 0 || section.table.rows.size() == kSlowest) continue;
     Row row = call_cells(call);
     row.push_back(time_text(off.duration_ns));
-    row.push_back(fmt::format(
-        "{:.0f} %", 100.0 * static_cast<double>(off.duration_ns) /
-                        static_cast<double>(std::max<std::int64_t>(call.span_ns, 1))));
+    row.push_back(
+        fmt::format("{:.0f} %", 100.0 * static_cast<double>(off.duration_ns) /
+                                    static_cast<double>(std::max<std::int64_t>(call.span_ns, 1))));
     row.push_back(count_text(off.count));
     row.push_back(time_text(off.longest_ns));
     section.table.rows.push_back(std::move(row));
@@ -332,7 +334,9 @@ PageSection unknowns() {
 }
 
 Page Report::make() const {
-  Page page{"ingero report", {make_verdict(recording_, data_), head(), losses(), slowest(), late_ranks(), kernel_side()}};
+  Page page{
+      "ingero report",
+      {make_verdict(recording_, data_), head(), losses(), slowest(), late_ranks(), kernel_side()}};
   if (data_.off_cpu.count() != 0) page.sections.push_back(off_cpu());
   for (PageSection section : {operations(), copies(), errors(), unknowns()})
     page.sections.push_back(std::move(section));

@@ -102,7 +102,8 @@ struct ReportData {
   std::map<RankKey, OfRank> ranks;
   std::vector<SeenCall> hindered;  ///< slowest with retransmits or waits in them, slowest first
   std::map<std::string, Late> late;
-  std::uint64_t unmatched = 0, mismatched = 0, damaged = 0, left_out = 0, with_retransmits = 0, with_waits = 0;
+  std::uint64_t unmatched = 0, mismatched = 0, damaged = 0, left_out = 0, with_retransmits = 0,
+                with_waits = 0;
   Moments retransmits, waits, off_cpu;
   std::unique_ptr<CallScan> nccl;  ///< the calls above refer to its contexts
 };

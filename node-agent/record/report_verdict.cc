@@ -20,8 +20,7 @@ bool stands_out(const Late& late, double recorded_ns) {
   if (late.collectives < kFewest || late.ranks < 2) return false;
   const Late::Rank& worst = late.worst().second;
   const double fair = 1.0 / static_cast<double>(late.ranks);
-  const double share =
-      static_cast<double>(worst.times) / static_cast<double>(late.collectives);
+  const double share = static_cast<double>(worst.times) / static_cast<double>(late.collectives);
   return share >= fair + (1 - fair) / 2 && worst.sum_ns >= kShareOfTime * recorded_ns;
 }
 

@@ -15,7 +15,8 @@ constexpr std::string_view kTimestamp = "start of the call: unix time in nanosec
 constexpr std::string_view kDuration =
     "time that the call took on the host, in nanoseconds; not the GPU's time";
 constexpr std::string_view kGroupEnd =
-    "end of the group that the call was made in: unix time in nanoseconds; there the queued call is "
+    "end of the group that the call was made in: unix time in nanoseconds; there the queued call "
+    "is "
     "carried out. NULL: outside of a group, or the end was not recorded";
 constexpr std::string_view kSpan =
     "from the start of the call to its end, in a group to the end of that: nanoseconds on the host";

@@ -124,8 +124,8 @@ class TimeLine {
     event(
         fmt::format("\"ph\":\"X\",\"name\":{},\"cat\":\"{}\",\"pid\":{},\"tid\":{},\"ts\":{},"
                     "\"dur\":{},\"args\":{{{}}}",
-                    text(name), category, pid, tid, time(call.unix_ns),
-                    microseconds(length_ns), arguments(call)));
+                    text(name), category, pid, tid, time(call.unix_ns), microseconds(length_ns),
+                    arguments(call)));
   }
 
   /// The communicator's own track, a line for each rank.
@@ -174,8 +174,8 @@ class TimeLine {
       if (++calls % kCallsBetweenWatches == 0 && watch_.ask(calls))
         return fail({"write time line", "", "interrupted", ""});
       const CallContext& context = *call.context;
-      slice(call, call.duration_ns, context.op, pid_of(context.node, context.pid), pid_of(context.node, context.tid),
-            table == CallTable::kNccl ? "nccl" : "cuda");
+      slice(call, call.duration_ns, context.op, pid_of(context.node, context.pid),
+            pid_of(context.node, context.tid), table == CallTable::kNccl ? "nccl" : "cuda");
       if (table == CallTable::kCuda) continue;
       on_communicator(call);
       matcher.add(call);

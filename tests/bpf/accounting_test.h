@@ -50,7 +50,8 @@ inline std::string missing_here(AttachMethod method) {
 class Accounting : public ::testing::TestWithParam<AttachMethod> {
  protected:
   void SetUp() override {
-    if (const std::string missing = missing_here(GetParam()); !missing.empty()) GTEST_SKIP() << missing;
+    if (const std::string missing = missing_here(GetParam()); !missing.empty())
+      GTEST_SKIP() << missing;
     attach::BpfOptions options;
     options.method = GetParam();
     options.settings.entry_only = GetParam() == AttachMethod::kEntryOnly;

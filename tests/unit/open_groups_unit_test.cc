@@ -71,12 +71,12 @@ TEST_F(GroupRows, ACallInAGroupHasTheSpanToItsOutermostEnd) {
   recorder->add(at("ncclGroupEnd", 6'000'000, 4'000'000, 0, 1));
   recorder->add(at("ncclAllReduce", 11'000'000, 100, 0, 1));
   recorder->finish("interrupted");
-  EXPECT_THAT(query({path_},
-                    "SELECT op, group_end_ns - timestamp_ns, span_ns FROM nccl_events "
-                    "WHERE bytes IS NOT NULL"),
-              ElementsAre(Row{"ALL_REDUCE", "8000000", "8000000"},
-                          Row{"BROADCAST", "6000000", "6000000"},
-                          Row{"ALL_REDUCE", "NULL", "100"}));
+  EXPECT_THAT(
+      query({path_},
+            "SELECT op, group_end_ns - timestamp_ns, span_ns FROM nccl_events "
+            "WHERE bytes IS NOT NULL"),
+      ElementsAre(Row{"ALL_REDUCE", "8000000", "8000000"}, Row{"BROADCAST", "6000000", "6000000"},
+                  Row{"ALL_REDUCE", "NULL", "100"}));
   EXPECT_EQ(value(path_, "SELECT MAX(span_ns) FROM collectives"), "8000000");
 }
 

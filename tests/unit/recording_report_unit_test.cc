@@ -209,7 +209,8 @@ TEST_F(ReportTest, CallsOfDifferentOperationsAreNotOneCollective) {
   (*recorder)->finish("duration over");
   const auto page = page_of({folder_.file("a.db")});
   EXPECT_TRUE(section(page, "Late rank").table.rows.empty());
-  EXPECT_THAT(section(page, "Late rank").lines, Contains(HasSubstr("1 collectives have one number")));
+  EXPECT_THAT(section(page, "Late rank").lines,
+              Contains(HasSubstr("1 collectives have one number")));
 }
 
 TEST_F(ReportTest, FindsTheLateRankAcrossFiles) {
