@@ -22,7 +22,9 @@ config::Config LiveConfig::config() const {
 
 ConfigStatus LiveConfig::status() const {
   const std::lock_guard lock(mutex_);
-  return status_;
+  ConfigStatus status = status_;
+  status.hash = config::settings_hash(config_, started_ ? *started_ : config_);
+  return status;
 }
 
 Result<config::Config> LiveConfig::read(std::string_view yaml, const std::string& source) const {
@@ -63,7 +65,7 @@ Status LiveConfig::take(std::string_view yaml, const std::string& source,
     spdlog::warn("settings of {}: {} take effect at the next start", source,
                  fmt::join(waiting, ", "));
   config_ = *next;
-  status_ = {true, "", source, version, std::move(waiting), status_.reloads + 1};
+  status_ = {true, "", source, version, "", std::move(waiting), status_.reloads + 1};
   return {};
 }
 

@@ -19,6 +19,7 @@ struct ConfigStatus {
   std::string error;    ///< why the newest text is refused; empty: it is not
   std::string source;   ///< file, or namespace/name of the ConfigMap; empty: built-in defaults
   std::string version;  ///< of the text in force: resourceVersion, or a hash of the file
+  std::string hash;     ///< of the settings in force, wherever they come from: 16 hex digits
   /// Keys that are not as they were at the start, and cannot change live.
   std::vector<std::string> waiting_for_restart;
   std::uint64_t reloads = 0;

@@ -150,11 +150,13 @@ report::NodeReport NodeSummary::summarize(const NodeState& state) {
   report.series = series_;
   for (const auto& [reason, count] : snapshot.events_lost) report.losses.push_back({reason, count});
   report.config_generation = state.config.version;
+  report.config_hash = state.config.hash;
   report.config_error = state.config.error;
   report.ready = ready_condition(state);
   for (const auto& [uid, containers] : pods)
-    report.pods += std::any_of(containers.begin(), containers.end(),
-                               [](const auto* c) { return c->state == "traced"; });
+    report.pods += std::any_of(containers.begin(), containers.end(), [](const auto* c) {
+      return c->state == "traced" && c->pod->phase == "Running";
+    });
 
   for (const Selected& selected : selected_) {
     const std::string& name = selected.policy.name;

@@ -227,6 +227,16 @@ std::vector<std::string> changed_settings(const Config& before, const Config& af
   return keys;
 }
 
+std::string settings_hash(const Config& live, const Config& started) {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a
+  for (const Setting& setting : settings()) {
+    const std::string line =
+        fmt::format("{}={}\n", setting.key, setting.format(setting.live ? live : started));
+    for (const char c : line) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  }
+  return fmt::format("{:016x}", hash);
+}
+
 std::string to_yaml(const Config& config) {
   std::string yaml;
   std::string_view group;

@@ -77,6 +77,10 @@ Result<Config> load_config(const std::string& path);
 std::vector<std::string> changed_settings(const Config& before, const Config& after,
                                           bool restart_only = false);
 
+/// Equal where the settings in force are: those that change live are of `live`, the others of `started`. 16 hex
+/// digits; it does not depend on how a text spells them.
+std::string settings_hash(const Config& live, const Config& started);
+
 /// The configuration as YAML that parse_config() reads back to an equal one.
 std::string to_yaml(const Config& config);
 

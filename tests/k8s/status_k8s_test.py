@@ -2,6 +2,7 @@
 """What kubectl shows of nodes and policies, why a pod is not traced, and which agent writes it."""
 import json
 import os
+import re
 import shutil
 import subprocess
 
@@ -78,6 +79,7 @@ def test_a_nodes_report_tells_what_its_agent_sees(cluster):
     assert status["method"] == state["method"]
     assert status["probes"] == sum(len(file["probes"]) for file in state["files"]) > 0
     assert status["lostEvents"] == 0 and not status.get("losses")
+    assert re.fullmatch("[0-9a-f]{16}", status["configHash"]), status
     assert status["configGeneration"] == get("configmap", "ingero-config", NAMESPACE)[
         "metadata"]["resourceVersion"]
     assert not status.get("configError")

@@ -40,6 +40,27 @@ TEST(LiveConfig, TakesAWholeTextOrNothingOfIt) {
   EXPECT_THAT(applied, ElementsAre(500u, 700u));
 }
 
+TEST(LiveConfig, TheHashIsOfTheSettingsInForceAndNotOfTheirText) {
+  LiveConfig one({}, {}), other({}, {});
+  const std::string defaults = one.status().hash;
+  EXPECT_EQ(defaults.size(), 16U);
+  EXPECT_TRUE(one.take("max_series: 500\nlog_level: debug\n", "ns/cm", "1"));
+  EXPECT_TRUE(other.take("# the same\nlog_level: debug\nmax_series: 500\n", "a file", "77"));
+  EXPECT_NE(one.status().hash, defaults);
+  EXPECT_EQ(one.status().hash, other.status().hash);
+  EXPECT_FALSE(one.take("max_series: none\n", "ns/cm", "2"));
+  EXPECT_EQ(one.status().hash, other.status().hash) << "what was refused is not in force";
+}
+
+TEST(LiveConfig, WhatNeedsARestartIsNotInTheHashBeforeIt) {
+  LiveConfig settings({}, {});
+  settings.start();
+  const std::string before = settings.status().hash;
+  EXPECT_TRUE(settings.take("map_entries: 4096\n", "ns/cm", "1"));
+  EXPECT_THAT(settings.status().waiting_for_restart, ElementsAre("map_entries"));
+  EXPECT_EQ(settings.status().hash, before);
+}
+
 TEST(LiveConfig, WhatCannotBeAppliedIsRefusedAsAWhole) {
   LiveConfig settings({}, {});
   settings.set_applier([](const config::Config&) {
