@@ -27,6 +27,7 @@ constexpr std::string_view kStyle =
     "color:var(--text);background:var(--page)}"
     "h1{font-size:1.5em}h2{font-size:1.15em;margin-top:2em}h3{font-size:1em;margin-top:1.5em}"
     "p{margin:.4em 0}"
+    "p{overflow-wrap:anywhere}"
     ".wide{overflow-x:auto;background:"
     "linear-gradient(to right,var(--page) 12px,#0000) left/40px 100% no-repeat local,"
     "linear-gradient(to left,var(--page) 12px,#0000) right/40px 100% no-repeat local,"

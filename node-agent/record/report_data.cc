@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::size_t kMaxMoments = 4 << 20;
 constexpr std::uint64_t kCallsBetweenWatches = 1 << 16;
+constexpr std::size_t kIdLength = 64, kShownOfId = 12;  // of a container, as container tools show it
 
 constexpr const char* kRetransmits =
     "SELECT timestamp_ns, 0, cgroup_id FROM {}.tcp_events WHERE event = 'tcp_retransmit_skb' "
@@ -101,6 +102,8 @@ Status Reader::read_containers(const Recording::Node& node, std::size_t index) {
   int code = SQLITE_DONE;
   while ((code = rows->step()) == SQLITE_ROW) {
     std::string name = bounded_text(*rows, 3);
+    if (name.size() == kIdLength && name.find_first_not_of("0123456789abcdef") == std::string::npos)
+      name.resize(kShownOfId);
     if (!rows->is_null(2))
       name = fmt::format("{}/{} {}", bounded_text(*rows, 1), bounded_text(*rows, 2), name);
     data_.containers[{index, rows->integer(0)}] = std::move(name);
