@@ -20,6 +20,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "e2e"))
 from harness.host import Host  # noqa: E402
 
 PROBE_COST = os.path.join(BUILD, "bench", "probe_cost")
+SWITCH_COST = os.path.join(BUILD, "bench", "switch_cost")
 STUBS = os.path.join(BUILD, "workload", "stubs")
 CUDART = os.path.join(STUBS, "push", "libcudart.so.13")
 TICK = os.sysconf("SC_CLK_TCK")
@@ -173,10 +174,11 @@ def main():
     with open("/proc/cpuinfo", encoding="utf-8") as file:
         cpu = next((line.split(":")[1].strip() for line in file if line.startswith("model name")), "?")
     print(f"Machine: {cpu}, {os.cpu_count()} CPUs, Linux {platform.release()}\n")
-    print("Cost of a probed call (CPU time of the caller, median of interleaved rounds):\n\n```")
+    print("Cost of a probed call (CPU time of the caller), and of a switch of tasks:\n\n```")
     sys.stdout.flush()
     if all(name.startswith("-") for name in sys.argv[2:]):
         subprocess.run([PROBE_COST, STUBS, "50" if QUICK else "300"], check=True)
+        subprocess.run([SWITCH_COST, "4" if QUICK else "20"], check=True)
     print("```\n\n| figure | measured | goal |\n|---|---|---|")
     measures = (against_bpftrace, nothing_lost, agent_cpu, many_series, flat_cost)
     only = [name for name in sys.argv[2:] if not name.startswith("-")]
