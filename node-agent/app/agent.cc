@@ -31,7 +31,10 @@ constexpr auto kBetweenScans = 1s;
 /// Then whatever else the loop has to do comes first.
 constexpr collect::TurnLimit kLifecycleTurn{256, 5ms};
 constexpr int kMaxTurns = 32;  // until a streamed call waits no longer for its cgroup's path
-constexpr std::uint64_t kRoundsPerLook = 3;  // for containers that have ended
+constexpr std::uint64_t kRoundsPerLook = 3;     // for containers that have ended
+constexpr std::uint64_t kRoundsPerGlance = 10;  // at what may be gone before a scrape
+constexpr std::uint64_t kRoundsPerFree = 5;     // of the counters of processes that have ended
+constexpr std::uint64_t kRoundsPerRetain = 60;  // of the cgroups that are known
 }  // namespace
 
 Result<std::unique_ptr<Agent>> Agent::create(boost::asio::io_context& io, AgentOptions options) {
@@ -138,10 +141,14 @@ Status Agent::load() {
   // Before the first scan, so that nothing is mapped unseen between the two.
   mappings_ = std::make_unique<MappingFollower>(
       io_, MappingFollower::Handlers{
-               [this] { scan_host(); },
+               [this] {
+                 host_scanner_->look_at_all();
+                 scan_host();
+               },
                [this](std::uint32_t pid, std::uint64_t ns, MappingFollower::Seen seen) {
                  scan_process(pid, ns, std::move(seen));
                }});
+  host_scanner_->trust_events(mappings_->has_events());
   return open_rings();
 }
 
@@ -237,7 +244,7 @@ void Agent::scan_host() {
     scan_again_ = true;
     return;
   }
-  host_scanner_->scan_host([this](Result<HostScan> scan) {
+  host_scanner_->scan_host(registry_->mappers(), [this](Result<HostScan> scan) {
     registry_->scans_postponed(host_scanner_->take_postponed());
     if (scan) take_host_scan(std::move(*scan));
     else log_limited(log_limiter_, LogLevel::error, "scan", scan.error().message());
@@ -253,12 +260,14 @@ void Agent::scan_host() {
 
 void Agent::take_host_scan(HostScan scan) {
   auto result = finder_->sort_out(scan.mappings);
+  for (const model::ProcessKey& process : result.unsettled) host_scanner_->look_again(process);
   result.left_out = std::move(scan.left_out);
+  result.left_out.merge(scan.unchanged);
   result.began_ns = scan.began_ns;
   learn_containers(result.processes);
   registry_->full_scan(std::move(result));
   registry_->detach_unused(options_.config.detach_grace);
-  find_missed_exits();
+  find_missed_exits(scan);
   watch_scheduler();
 }
 
@@ -380,30 +389,60 @@ void Agent::on_comm_created(const comm_event& event) {
 void Agent::housekeeping() {
   ++rounds_;
   clock_.resample();  // microseconds; a step of the wall clock puts a second of recorded calls off
-  if (rounds_ % 60 == 0) {
-    std::vector<model::CgroupId> used;
-    const auto current = snapshot();  // holds what the loop walks over
-    for (const model::CallSeries& series : current->calls) used.push_back(series.cgroup);
-    resolver_.retain(used);
-  }
+  if (rounds_ % kRoundsPerGlance == 0) glance();
+  if (rounds_ % kRoundsPerRetain == 0) forget_gone();
   if (rounds_ % kRoundsPerLook == 0) find_gone();
   refresh_workloads();
-  if (finder_->take_due()) scan_host();
+  if (finder_->take_due()) {
+    host_scanner_->look_at_all();  // it is not known who maps what is to be tried again
+    scan_host();
+  }
   layouts_->look_again();
   const std::lock_guard lock(collector_mutex_);
-  if (collector_->ended_waiting() != 0) free_ended();
+  if (collector_->ended_waiting() != 0 && rounds_ % kRoundsPerFree == 0) free_ended();
+}
+
+/// What cannot wait until somebody scrapes, because it is asked of what may be gone then: ranks of communicators,
+/// names of cgroups, network namespaces. Counters are not read for it, of which quiet processes have many.
+void Agent::glance() {
+  model::Snapshot seen;
+  collect::CallCollector::Cgroups calling;
+  {
+    const std::lock_guard lock(collector_mutex_);
+    collector_->look(seen);
+    calling = collector_->living_cgroups();
+  }
+  registry_->fill(seen);
+  credit_retransmits(seen, calling);
+  resolve({calling.begin(), calling.end()});
+}
+
+/// Cgroups that are gone and under which nothing is counted any more. They are gone before anybody looks who
+/// counts: a process that is in its first call at that moment, and ends, would lose its name otherwise.
+void Agent::forget_gone() {
+  const auto gone = resolver_.gone({});
+  if (gone.empty()) return;
+  auto used = registry_->cgroups();
+  model::Snapshot counts;
+  {
+    const std::lock_guard lock(collector_mutex_);
+    collector_->processes();  // who is in a call for the first time has counted nothing yet
+    used.merge(collector_->living_cgroups());
+    collector_->read(counts);
+  }
+  for (const model::CallSeries& series : counts.calls) used.insert(series.cgroup);
+  resolver_.forget(gone, std::vector<model::CgroupId>(used.begin(), used.end()));
 }
 
 /// Containers that have ended: their cgroups are gone.
 void Agent::find_gone() {
-  std::vector<model::CgroupId> living;
-  for (const model::Process& process : registry_->processes()) living.push_back(process.cgroup);
+  auto living = registry_->cgroups();
   {
     const std::lock_guard lock(collector_mutex_);
-    const auto& counting = collector_->living_cgroups();
-    living.insert(living.end(), counting.begin(), counting.end());
+    living.merge(collector_->living_cgroups());
   }
-  workloads_->set_gone(resolver_.gone(living), system_clock_source().monotonic_ns());
+  const std::vector<model::CgroupId> list(living.begin(), living.end());
+  workloads_->set_gone(resolver_.gone(list), system_clock_source().monotonic_ns());
 }
 
 /// Moves what ended processes have counted out of the maps. The collector's mutex is held.
@@ -412,15 +451,18 @@ void Agent::free_ended() {
   collector_->read(unused);
 }
 
-/// Exits whose event found the ring full, or whose process was not in the map. Each process is asked once, and
-/// nobody waits for the answers.
-void Agent::find_missed_exits() {
-  std::set<model::ProcessKey> counted;
+/// Exits whose event found the ring full, or whose process was not in the map. The scan has seen who is there;
+/// only the others are asked for, each once.
+void Agent::find_missed_exits(const HostScan& scan) {
+  std::vector<model::ProcessKey> counted;
   {
     const std::lock_guard lock(collector_mutex_);
     counted = collector_->processes();
   }
-  std::erase_if(counted, is_alive);
+  std::erase_if(counted, [&](const model::ProcessKey& process) {
+    return scan.running.contains(process) || process.start_ns >= scan.listed_boot_ns ||
+           is_alive(process);
+  });
   const std::lock_guard lock(collector_mutex_);
   for (const model::ProcessKey& process : counted) collector_->process_ended(process);
 }
@@ -440,6 +482,11 @@ std::shared_ptr<const model::Snapshot> Agent::snapshot() {
   return snapshot;
 }
 
+bool Agent::has_counted() {
+  const std::lock_guard lock(collector_mutex_);
+  return collector_->has_counted();
+}
+
 std::shared_ptr<const model::Snapshot> Agent::overview() {
   auto snapshot = std::make_shared<model::Snapshot>();
   {
@@ -451,20 +498,28 @@ std::shared_ptr<const model::Snapshot> Agent::overview() {
   return snapshot;
 }
 
-void Agent::attribute(model::Snapshot& snapshot) {
-  std::vector<model::CgroupId> missing;
+void Agent::credit_retransmits(model::Snapshot& snapshot,
+                               const collect::CallCollector::Cgroups& calling) {
+  const auto strangers = sockets_->attribute(snapshot, calling);
+  if (strangers.empty()) return;
+  const std::lock_guard lock(collector_mutex_);
+  collector_->drop_retransmits(strangers);
+}
+
+/// Looks for those whose path nobody knows.
+void Agent::resolve(std::vector<model::CgroupId> cgroups) {
   const auto table = resolver_.snapshot();
-  for (const model::CallSeries& series : snapshot.calls) {
-    if (table->find(series.cgroup) == nullptr) missing.push_back(series.cgroup);
-  }
-  if (const auto strangers = sockets_->attribute(snapshot); !strangers.empty()) {
-    const std::lock_guard lock(collector_mutex_);
-    collector_->drop_retransmits(strangers);
-  }
-  if (!missing.empty()) {
-    resolver_.resolve_missing(missing);
-    refresh_workloads();
-  }
+  std::erase_if(cgroups, [&](model::CgroupId id) { return table->find(id) != nullptr; });
+  if (cgroups.empty()) return;
+  resolver_.resolve_missing(cgroups);
+  refresh_workloads();
+}
+
+void Agent::attribute(model::Snapshot& snapshot) {
+  collect::CallCollector::Cgroups counted;
+  for (const model::CallSeries& series : snapshot.calls) counted.insert(series.cgroup);
+  credit_retransmits(snapshot, {});
+  resolve({counted.begin(), counted.end()});
   workloads_->filter(snapshot, system_clock_source().monotonic_ns());
   if (options_.only_cgroup.empty()) return;
   std::erase_if(snapshot.calls, [&](const auto& row) { return !is_selected(row.cgroup); });
@@ -508,6 +563,7 @@ void Agent::apply_config(const config::Config& config) {
   refresh_workloads();
   registry_->set_choice(probes);
   watch_network();
+  host_scanner_->look_at_all();
   scan_host();
   if (rescan) every(scan_timer_, scan_interval(), &Agent::scan_host);
 }

@@ -71,6 +71,9 @@ class Agent {
   /// The state of now without calls, errors and communicators, which costs little. From any thread.
   std::shared_ptr<const model::Snapshot> overview();
 
+  /// Whether any call was counted since the start. From any thread.
+  bool has_counted();
+
   /// The labels of a cgroup's series. From any thread.
   exporting::Workload workload_of(model::CgroupId cgroup) const;
 
@@ -119,10 +122,15 @@ class Agent {
   void on_discovery(discover::Discovery discovery);
   void learn_containers(const std::vector<model::Process>& processes);
   void housekeeping();
+  void glance();
   void find_gone();
+  void forget_gone();
   void free_ended();
-  void find_missed_exits();
+  void find_missed_exits(const HostScan& scan);
   void attribute(model::Snapshot& snapshot);
+  void credit_retransmits(model::Snapshot& snapshot,
+                          const collect::CallCollector::Cgroups& calling);
+  void resolve(std::vector<model::CgroupId> cgroups);
   void watch_network();
   void watch_scheduler();
   void configure_workloads();

@@ -21,8 +21,16 @@ constexpr std::size_t kProcessRecords = 8192;
 constexpr std::size_t kContainerRecords = 32768;
 constexpr auto kDeadline = 5s;  // by the wall clock
 constexpr std::uint64_t kEverybody = 0;
+constexpr std::uint64_t kScansPerWalk = 30;  // over a process of which nothing says that it has changed
 /// For scans of single processes: a tenth of one processor, saved up for a start with many of them.
 constexpr double kShareOfSecond = 1e8, kSavedShare = 5e8;
+
+std::uint64_t boot_ns() {
+  timespec time{};
+  ::clock_gettime(CLOCK_BOOTTIME, &time);
+  return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(time.tv_nsec);
+}
 
 DeadlineWorkerOptions worker_options() {
   DeadlineWorkerOptions options;
@@ -39,10 +47,14 @@ HostScanner::HostScanner(const discover::MappingScanner& scanner, DeadlineWorker
 
 // ---- the host --------------------------------------------------------------------------------------
 
-void HostScanner::scan_host(HostDone done) {
+void HostScanner::scan_host(std::set<model::ProcessKey> always, HostDone done) {
+  ++scans_;
   scan_ = std::make_shared<Scan>();
   scan_->done = std::move(done);
+  scan_->always = std::move(always);
+  scan_->all = std::exchange(walks_all_, false);
   scan_->result.began_ns = system_clock_source().monotonic_ns();
+  scan_->result.listed_boot_ns = boot_ns();
   const auto accepted = worker_.run<Processes>(
       {kEverybody, "list processes", "", kDeadline},
       [scanner = scanner_] { return scanner.processes(); },
@@ -53,9 +65,16 @@ void HostScanner::scan_host(HostDone done) {
 void HostScanner::listed(Result<Processes> processes) {
   if (!processes) return finish(fail(processes.error()));
   std::map<std::uint64_t, Processes> groups;
-  for (const RunningProcess& process : *processes)
-    groups[scanner_.walks_single_processes() ? to_number(process.cgroup) : kEverybody].push_back(
-        process);
+  for (const RunningProcess& process : *processes) {
+    scan_->result.running.insert(process.process);
+    if (may_skip(process)) scan_->result.unchanged.insert(process.process);
+    else
+      groups[scanner_.walks_single_processes() ? to_number(process.cgroup) : kEverybody].push_back(
+          process);
+  }
+  std::erase_if(settled_, [this](const auto& entry) {
+    return !scan_->result.running.contains(entry.first);
+  });
   scan_->under_way = 1;  // this function
   for (auto& [key, group] : groups) {
     // Who was left out goes first this time, then whoever costs least.
@@ -69,6 +88,18 @@ void HostScanner::listed(Result<Processes> processes) {
   finish_one();
 }
 
+bool HostScanner::may_skip(const Process& process) const {
+  const auto settled = settled_.find(process.process);
+  return trusts_events_ && !scan_->all && settled != settled_.end() && settled->second == process.mappings &&
+         (scans_ + process.process.tgid) % kScansPerWalk != 0 &&
+         !scan_->always.contains(process.process);
+}
+
+void HostScanner::settle(const Processes& processes, const ContainerWalk& walk) {
+  for (const Process& process : processes) settled_[process.process] = process.mappings;
+  for (const model::ProcessKey& process : walk.left_out) settled_.erase(process);
+}
+
 void HostScanner::walk_group(std::uint64_t key, Processes processes) {
   const auto shared = std::make_shared<const Processes>(std::move(processes));
   ++scan_->under_way;
@@ -80,6 +111,7 @@ void HostScanner::walk_group(std::uint64_t key, Processes processes) {
       },
       [this, shared](Result<ContainerWalk> walked) {
         if (walked) {
+          settle(*shared, *walked);
           std::move(walked->mappings.begin(), walked->mappings.end(),
                     std::back_inserter(scan_->result.mappings));
           scan_->result.left_out.insert(walked->left_out.begin(), walked->left_out.end());

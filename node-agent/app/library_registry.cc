@@ -352,6 +352,24 @@ std::vector<model::Process> LibraryRegistry::processes() const {
   return all;
 }
 
+std::unordered_set<model::CgroupId, model::IdentityHash> LibraryRegistry::cgroups() const {
+  const std::lock_guard lock(mutex_);
+  std::unordered_set<model::CgroupId, model::IdentityHash> all;
+  for (const auto& [key, process] : processes_) all.insert(process.cgroup);
+  return all;
+}
+
+std::set<model::ProcessKey> LibraryRegistry::mappers() const {
+  const std::lock_guard lock(mutex_);
+  std::unordered_set<model::FileKey, model::IdentityHash> files;
+  std::set<model::ProcessKey> chosen;
+  for (const auto& [key, process] : processes_) {
+    for (const model::FileKey& file : process.libraries)
+      if (files.insert(file).second) chosen.insert(key);
+  }
+  return chosen;
+}
+
 std::string LibraryRegistry::version_of(std::uint32_t index) const {
   const std::lock_guard lock(mutex_);
   const auto it = versions_.find(index);

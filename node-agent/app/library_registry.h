@@ -4,7 +4,9 @@
 #include <chrono>
 #include <map>
 #include <mutex>
+#include <set>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "app/library_room.h"
@@ -66,6 +68,10 @@ class LibraryRegistry {
   void fill(model::Snapshot& snapshot) const;
 
   std::vector<model::Process> processes() const;
+  /// Where they live.
+  std::unordered_set<model::CgroupId, model::IdentityHash> cgroups() const;
+  /// A process for each mapped file with probes.
+  std::set<model::ProcessKey> mappers() const;
   /// Version text of the library with this index; empty when unknown.
   std::string version_of(std::uint32_t index) const;
   bool empty() const;

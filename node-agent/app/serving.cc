@@ -18,8 +18,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kWindowInterval = 10s;
-
 exporting::DurationEnds duration_ends(const config::Config& config) {
   if (config.duration_buckets.empty()) return exporting::kAllDurationEnds;
   exporting::DurationEnds ends = 0;
@@ -51,18 +49,16 @@ nlohmann::json layouts_state(const Agent& agent) {
 
 }  // namespace
 
-Result<std::unique_ptr<Serving>> Serving::start(boost::asio::io_context& io, ServingSources sources,
-                                                ServingOptions options) {
-  std::unique_ptr<Serving> serving(new Serving(io, sources, std::move(options)));
+Result<std::unique_ptr<Serving>> Serving::start(ServingSources sources, ServingOptions options) {
+  std::unique_ptr<Serving> serving(new Serving(sources, std::move(options)));
   auto server = serving->listen(serving->options_.address);
   if (!server) return fail(server.error());
   serving->server_ = std::move(*server);
-  serving->feed_window();
   return serving;
 }
 
-Serving::Serving(boost::asio::io_context& io, ServingSources sources, ServingOptions options)
-    : sources_(sources), options_(std::move(options)), window_timer_(io) {
+Serving::Serving(ServingSources sources, ServingOptions options)
+    : sources_(sources), options_(std::move(options)) {
   collectable_ = std::make_unique<exporting::PrometheusCollectable>(
       collectable_options(), [this] { return sources_.agent.snapshot(); },
       [this](model::CgroupId cgroup) { return sources_.agent.workload_of(cgroup); });
@@ -137,7 +133,9 @@ exporting::Readiness Serving::readiness() const {
     for (const std::string& trouble : sources_.cluster->cluster().troubles()) add(trouble);
   const ConfigStatus config = sources_.settings.status();
   if (!config.accepted) add("settings refused: " + config.error);
-  const auto waiting = exporting::waiting_for(*sources_.agent.snapshot());
+  // The kubelet asks again and again: the counters are not read for it.
+  const auto waiting =
+      exporting::waiting_for(*sources_.agent.overview(), sources_.agent.has_counted());
   if (!waiting.empty()) add("waiting: " + waiting.front());
   return {true, text.empty() ? "ready" : "ready; " + text};
 }
@@ -177,14 +175,6 @@ nlohmann::json Serving::extra_state() const {
   state["communicator_layouts"] = layouts_state(sources_.agent);
   if (sources_.cluster) sources_.cluster->add_state(state);
   return state;
-}
-
-void Serving::feed_window() {
-  collectable_->observe(*sources_.agent.snapshot());
-  window_timer_.expires_after(kWindowInterval);
-  window_timer_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) feed_window();
-  });
 }
 
 }  // namespace ingero::app

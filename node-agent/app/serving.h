@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -33,13 +31,12 @@ struct ServingOptions {
   bool tell_address = false;     ///< in the log
 };
 
-/// The agent's pages: /metrics, /readyz and /debug/state. Belongs to the io_context's thread; the
-/// server's threads only read.
+/// The agent's pages: /metrics, /readyz and /debug/state. Belongs to one thread; the server's threads
+/// only read.
 class Serving {
  public:
   /// Serves when it returns. An error: nobody can listen there.
-  static Result<std::unique_ptr<Serving>> start(boost::asio::io_context& io, ServingSources sources,
-                                                ServingOptions options);
+  static Result<std::unique_ptr<Serving>> start(ServingSources sources, ServingOptions options);
 
   /// Serves where these settings say, if it follows them. An error: it stays where it is. Before they
   /// are in force.
@@ -48,18 +45,16 @@ class Serving {
   void stop() { server_->stop(); }
 
  private:
-  Serving(boost::asio::io_context& io, ServingSources sources, ServingOptions options);
+  Serving(ServingSources sources, ServingOptions options);
   exporting::CollectableOptions collectable_options() const;
   Result<std::unique_ptr<exporting::HttpServer>> listen(const ListenAddress& address);
   exporting::Readiness liveness() const;
   exporting::Readiness readiness() const;
   exporting::AgentStatus agent_status() const;
   nlohmann::json extra_state() const;
-  void feed_window();
 
   const ServingSources sources_;
   const ServingOptions options_;
-  boost::asio::steady_timer window_timer_;
   std::unique_ptr<exporting::PrometheusCollectable> collectable_;
   std::unique_ptr<exporting::HttpServer> server_;  ///< last: its threads read the rest
 };

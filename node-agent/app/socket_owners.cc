@@ -69,11 +69,13 @@ std::optional<model::CgroupId> SocketOwners::owner(model::CgroupId socket, std::
   return shared == by_netns_.end() ? std::nullopt : std::optional(shared->second);
 }
 
-std::vector<model::RetransmitSeries> SocketOwners::attribute(model::Snapshot& snapshot) {
+std::vector<model::RetransmitSeries> SocketOwners::attribute(
+    model::Snapshot& snapshot,
+    const std::unordered_set<model::CgroupId, model::IdentityHash>& calling) {
   const std::lock_guard lock(mutex_);
   forget_sockets(snapshot);
   const auto table = containers_.snapshot();
-  std::set<model::CgroupId> traced;
+  std::set<model::CgroupId> traced(calling.begin(), calling.end());
   for (const model::Process& process : snapshot.processes) traced.insert(process.cgroup);
   for (const model::CallSeries& row : snapshot.calls) traced.insert(row.cgroup);
   learn_namespaces(snapshot.processes);

@@ -10,6 +10,7 @@
 #include <set>
 #include <tuple>
 #include <utility>
+#include <unordered_set>
 #include <vector>
 
 #include "attribute/container_resolver.h"
@@ -29,8 +30,11 @@ class SocketOwners {
 
   /// Gives each row of retransmissions the cgroup that calls are counted by; drops those of sockets
   /// that belong to no traced process's container. Returns those, as they were read, when there are so
-  /// many that the kernel's map would fill up: nobody asks for them any more.
-  std::vector<model::RetransmitSeries> attribute(model::Snapshot& snapshot);
+  /// many that the kernel's map would fill up: nobody asks for them any more. `calling`: traced, beside those
+  /// of the snapshot's processes and calls.
+  std::vector<model::RetransmitSeries> attribute(
+      model::Snapshot& snapshot,
+      const std::unordered_set<model::CgroupId, model::IdentityHash>& calling = {});
 
   /// The same for one socket, by what the last snapshot showed.
   std::optional<model::CgroupId> owner(model::CgroupId socket, std::uint32_t netns);

@@ -202,7 +202,7 @@ Status TraceRun::serve() {
   options.follow_settings = options_.follow_listen_address;
   // A live table would be torn by the line.
   options.tell_address = !on_terminal_ || options_.print_calls || !options_.show_table;
-  auto serving = Serving::start(io_, {*agent_, settings_, *recordings_, heartbeat_, cluster_.get()},
+  auto serving = Serving::start({*agent_, settings_, *recordings_, heartbeat_, cluster_.get()},
                                 std::move(options));
   if (!serving) return fail(serving.error());
   serving_ = std::move(*serving);

@@ -284,14 +284,17 @@ std::vector<CgroupId> ContainerResolver::gone(std::span<const CgroupId> living) 
   return ids;
 }
 
-void ContainerResolver::retain(std::span<const CgroupId> referenced) {
+void ContainerResolver::forget(std::span<const CgroupId> gone,
+                               std::span<const CgroupId> referenced) {
   const std::unordered_set<CgroupId, model::IdentityHash> keep(referenced.begin(),
                                                                referenced.end());
   std::vector<std::pair<CgroupId, Entry>> unreferenced;
   {
     const std::lock_guard lock(mutex_);
-    for (const auto& [id, entry] : entries_) {
-      if (id != CgroupId::kRoot && !keep.contains(id)) unreferenced.emplace_back(id, entry);
+    for (const CgroupId id : gone) {
+      const auto it = entries_.find(id);
+      if (it != entries_.end() && id != CgroupId::kRoot && !keep.contains(id))
+        unreferenced.emplace_back(id, it->second);
     }
   }
   std::erase_if(unreferenced,

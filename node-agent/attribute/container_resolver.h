@@ -74,7 +74,7 @@ struct ResolverStats {
   std::uint64_t unresolved = 0;       ///< ids that a walk looked for and did not find
   std::uint64_t postponed = 0;        ///< misses that found the walk's interval not over
   std::uint64_t refused = 0;          ///< entries refused because the table was full
-  std::uint64_t forgotten = 0;        ///< entries removed by retain()
+  std::uint64_t forgotten = 0;        ///< entries removed by forget()
 };
 
 /// Knows which container each cgroup id stands for. Thread safe; no lock is held across I/O, and
@@ -108,8 +108,11 @@ class ContainerResolver {
   /// learned and they are not in `living`.
   std::vector<model::CgroupId> gone(std::span<const model::CgroupId> living) const;
 
-  /// Forgets cgroups that are not in `referenced` and whose directories are gone.
-  void retain(std::span<const model::CgroupId> referenced);
+  /// Forgets those of `gone` that are still gone and not in `referenced`. What is referenced is found out after
+  /// gone() was asked: in a cgroup that was gone then, nobody begins anything.
+  void forget(std::span<const model::CgroupId> gone, std::span<const model::CgroupId> referenced);
+  /// The same for whoever knows before what is referenced.
+  void retain(std::span<const model::CgroupId> referenced) { forget(gone({}), referenced); }
 
   ResolverStats stats() const;
 

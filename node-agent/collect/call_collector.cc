@@ -113,18 +113,30 @@ void CallCollector::free_communicators(const std::vector<std::pair<comm_key, com
   }
 }
 
-std::set<model::ProcessKey> CallCollector::processes() const {
-  std::set<model::ProcessKey> found;
-  for_each_entry<process_key, std::uint64_t>(handles_.processes,
-                                             [&](const process_key& key, std::uint64_t) {
-                                               found.insert({key.tgid, key.start_ns});
-                                             });
-  for_each_entry<call_key, call_stats>(handles_.calls, [&](const call_key& key, const call_stats&) {
-    if (key.tgid != 0) found.insert({key.tgid, key.process_start_ns});
-  });
+std::vector<model::ProcessKey> CallCollector::processes() {
+  auto found = counted_;
+  calling_.clear();
+  for_each_entry<process_key, std::uint64_t>(
+      handles_.processes, [&](const process_key& key, std::uint64_t first_cgroup) {
+        found.insert({key.tgid, key.start_ns});
+        if (first_cgroup != 0 && !has_ended(key.tgid, key.start_ns))
+          calling_.insert(static_cast<model::CgroupId>(first_cgroup));
+      });
   std::erase_if(found,
                 [this](const model::ProcessKey& process) { return ended_.contains(process); });
-  return found;
+  return {found.begin(), found.end()};
+}
+
+CallCollector::Cgroups CallCollector::living_cgroups() const {
+  Cgroups cgroups = living_;
+  cgroups.insert(calling_.begin(), calling_.end());
+  return cgroups;
+}
+
+bool CallCollector::has_counted() const {
+  call_key key;
+  return !retired_.empty() || bpf_map_get_next_key(handles_.calls, nullptr, &key) == 0 ||
+         bpf_map_get_next_key(handles_.folded_calls, nullptr, &key) == 0;
 }
 
 void CallCollector::retire(const Place& place, const model::CallTotals& totals) {
@@ -164,7 +176,7 @@ void CallCollector::bound_retired() {
   }
   std::vector<std::pair<std::uint64_t, std::uint64_t>> by_age;
   for (const auto& [cgroup, last] : changed)
-    if (!living_.contains(static_cast<model::CgroupId>(cgroup))) by_age.emplace_back(last, cgroup);
+    if (!is_living(static_cast<model::CgroupId>(cgroup))) by_age.emplace_back(last, cgroup);
   std::sort(by_age.begin(), by_age.end());
   std::unordered_set<model::CgroupId, model::IdentityHash> old;
   std::size_t left = retired_.size();
@@ -196,6 +208,13 @@ void CallCollector::read(model::Snapshot& snapshot) {
   }
   ended_comms_.fill(snapshot.ended_collectives);
   last_rows_ = snapshot.calls.size();
+}
+
+void CallCollector::look(model::Snapshot& snapshot) {
+  read_communicators(snapshot);
+  read_retransmits(snapshot);
+  processes();
+  if (layouts_ != nullptr) layouts_->resolve_asked();
 }
 
 /// Without a look into the process, which may be gone.
@@ -295,6 +314,7 @@ void CallCollector::count_uncoded(const call_key& key, const call_stats& stats, 
 void CallCollector::read_calls(model::Snapshot& snapshot) {
   std::vector<call_key> done;
   living_.clear();
+  counted_.clear();
   uncoded_.clear();
   for_each_entry<call_key, call_stats>(
       handles_.calls, [&](const call_key& key, const call_stats& stats) {
@@ -305,6 +325,7 @@ void CallCollector::read_calls(model::Snapshot& snapshot) {
         } else {
           snapshot.calls.push_back(to_series(key, to_totals(stats)));
           living_.insert(snapshot.calls.back().cgroup);
+          counted_.insert(snapshot.calls.back().process);
         }
       });
   for (const call_key& key : done) bpf_map_delete_elem(handles_.calls, &key);
@@ -394,8 +415,7 @@ void CallCollector::read_waits(model::Snapshot& snapshot) {
 void CallCollector::bound_waits() {
   for (auto it = retired_waits_.begin();
        it != retired_waits_.end() && retired_waits_.size() > kMaxRetired;) {
-    const bool living = living_.contains(static_cast<model::CgroupId>(it->first));
-    it = living ? std::next(it) : retired_waits_.erase(it);
+    it = is_living(static_cast<model::CgroupId>(it->first)) ? std::next(it) : retired_waits_.erase(it);
   }
 }
 

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <set>
 #include <tuple>
 #include <unordered_map>
 #include <unordered_set>
@@ -45,8 +44,15 @@ class CallCollector {
   /// Fills in calls, errors, communicators and losses.
   void read(model::Snapshot& snapshot);
 
+  /// What cannot wait until somebody wants the counters, because it is asked of processes: communicators, whose
+  /// ranks are read then, and segments that TCP sent again.
+  void look(model::Snapshot& snapshot);
+
   /// Drops all that these cgroups have counted; their processes are gone.
   void forget(const std::unordered_set<model::CgroupId, model::IdentityHash>& cgroups);
+
+  /// Whether anything was counted since the start.
+  bool has_counted() const;
 
   /// The losses alone, which costs little.
   void read_losses(model::Snapshot& snapshot) const;
@@ -57,15 +63,16 @@ class CallCollector {
   /// Rank and size of a communicator that the BPF side does not know; they come later than asked for.
   void set_resolver(CommLayouts* layouts) { layouts_ = layouts; }
 
-  /// Cgroups in which some process counted that had not ended at the last read.
-  const std::unordered_set<model::CgroupId, model::IdentityHash>& living_cgroups() const {
-    return living_;
-  }
+  using Cgroups = std::unordered_set<model::CgroupId, model::IdentityHash>;
+  /// Cgroups in which some process counts that had not ended at the last read, or look at processes().
+  Cgroups living_cgroups() const;
 
   std::size_t ended_waiting() const { return ended_.size(); }
 
-  /// Those that have counted something or are watched, and have not ended as far as anybody told.
-  std::set<model::ProcessKey> processes() const;
+  /// Those that have counted something or are watched, and have not ended as far as anybody told. Does not
+  /// read the counters, of which each process has a hundred: those of whom nobody else knows are of the
+  /// last read.
+  std::vector<model::ProcessKey> processes();
 
  private:
   using Place =
@@ -84,6 +91,9 @@ class CallCollector {
   void bound_retired();
   void bound_waits();
   void free_ended_streams();
+  bool is_living(model::CgroupId cgroup) const {
+    return living_.contains(cgroup) || calling_.contains(cgroup);
+  }
   bool has_ended(std::uint32_t tgid, std::uint64_t start_ns) const {
     return ended_.contains({tgid, start_ns});
   }
@@ -108,7 +118,9 @@ class CallCollector {
   EndedCommunicators ended_comms_;
   std::map<ErrorPlace, std::uint64_t> uncoded_;  ///< errors of the living whose codes found no room
   std::map<std::uint64_t, model::WaitSeries> retired_waits_;  ///< by cgroup
-  std::unordered_set<model::CgroupId, model::IdentityHash> living_;
+  Cgroups living_;   ///< with counters of living processes at the last read
+  Cgroups calling_;  ///< of living processes' first calls, at the last look
+  std::unordered_set<model::ProcessKey, model::IdentityHash> counted_;  ///< alive at the last read
   std::uint64_t rounds_ = 0;
   std::size_t last_rows_ = 0;          ///< of the read before
   std::uint64_t forgotten_calls_ = 0;  ///< of cgroups whose totals were dropped to stay bounded

@@ -56,8 +56,9 @@ ScanResult LibraryFinder::sort_out(const std::vector<FileMapping>& mappings,
     if (is_traced(mapping, result)) {
       add_library(processes[mapping.process], mapping);
       result.traced_paths.insert(mapping.path);
-    } else if (!is_dull(mapping)) {
-      wait_for(mapping, noticed_ns, result);
+    } else if (!is_set_aside(mapping)) {
+      result.unsettled.insert(mapping.process);
+      if (is_due(mapping)) wait_for(mapping, noticed_ns, result);
     }
   }
   for (auto& [key, process] : processes) result.processes.push_back(std::move(process));
@@ -82,7 +83,7 @@ bool LibraryFinder::is_traced(const FileMapping& mapping, ScanResult& result) {
   return false;
 }
 
-bool LibraryFinder::is_dull(const FileMapping& mapping) {
+bool LibraryFinder::is_set_aside(const FileMapping& mapping) {
   const auto aside = set_aside_.find(mapping.file);
   if (aside != set_aside_.end() && aside->second == mapping.version) return true;
   if (mapping.file_system == FUSE_SUPER_MAGIC) {
@@ -92,9 +93,14 @@ bool LibraryFinder::is_dull(const FileMapping& mapping) {
     set_aside(mapping);
     return true;
   }
+  return false;
+}
+
+/// False: what failed with it is not to be tried again yet.
+bool LibraryFinder::is_due(const FileMapping& mapping) const {
   const auto now = Clock::now();
-  return !failed_.is_due({mapping.process, mapping.file}, now) ||
-         !failed_.is_due({{}, mapping.file}, now);
+  return failed_.is_due({mapping.process, mapping.file}, now) &&
+         failed_.is_due({{}, mapping.file}, now);
 }
 
 void LibraryFinder::wait_for(const FileMapping& mapping, std::uint64_t noticed_ns,

@@ -31,6 +31,8 @@ struct ScanResult {
   std::set<std::string> traced_paths;     ///< as the processes see the traced files
   std::vector<model::FileKey> changed;    ///< traced until now: their content is another
   bool incomplete = false;                ///< a file is being looked into: scan again soon
+  /// They map a file that is not settled: it waits, or is to be tried again.
+  std::set<model::ProcessKey> unsettled;
   /// Not looked at: they map what they mapped, as far as anybody knows.
   std::set<model::ProcessKey> left_out;
   std::uint64_t began_ns = 0;  ///< CLOCK_MONOTONIC: what was seen later is newer
@@ -93,7 +95,8 @@ class LibraryFinder {
   };
 
   bool is_traced(const FileMapping& mapping, ScanResult& result);
-  bool is_dull(const FileMapping& mapping);
+  bool is_set_aside(const FileMapping& mapping);
+  bool is_due(const FileMapping& mapping) const;
   void wait_for(const FileMapping& mapping, std::uint64_t noticed_ns, ScanResult& result);
   void inspect_next(model::CgroupId container);
   void inspect(const FileMapping& mapping);

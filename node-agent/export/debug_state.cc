@@ -177,12 +177,12 @@ json counts_of(const std::map<std::string, std::uint64_t>& counts) {
 
 }  // namespace
 
-std::vector<std::string> waiting_for(const model::Snapshot& snapshot) {
+std::vector<std::string> waiting_for(const model::Snapshot& snapshot, bool called) {
   if (snapshot.libraries.empty()) return {"no process maps libnccl, libcudart or libcuda yet"};
   const bool attached = std::any_of(snapshot.libraries.begin(), snapshot.libraries.end(),
                                     [](const auto& library) { return !library.probes.empty(); });
   if (!attached) return {"no library has a probe: the reasons stand in files"};
-  if (snapshot.calls.empty()) return {"no traced function was called yet"};
+  if (!called) return {"no traced function was called yet"};
   return {};
 }
 
@@ -191,7 +191,7 @@ json debug_state(const model::Snapshot& snapshot, const WorkloadLookup& lookup, 
   json state = extra.is_object() ? extra : json::object();
   state["unix_ns"] = snapshot.unix_ns;
   state["method"] = model::to_string(snapshot.method);
-  state["waiting_for"] = waiting_for(snapshot);
+  state["waiting_for"] = waiting_for(snapshot, !snapshot.calls.empty());
   state["processes_seen"] = snapshot.processes_seen;
   state["full_scans"] = snapshot.full_scans;
   state["processes"] = processes_of(snapshot, containers);

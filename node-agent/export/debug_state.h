@@ -18,7 +18,7 @@ nlohmann::json debug_state(const model::Snapshot& snapshot, const WorkloadLookup
                            const nlohmann::json& extra);
 
 /// What is missing before there is something to show; empty when calls are counted.
-std::vector<std::string> waiting_for(const model::Snapshot& snapshot);
+std::vector<std::string> waiting_for(const model::Snapshot& snapshot, bool called);
 
 /// The body of /debug/state, two spaces a level, with a newline at the end.
 Result<std::string> debug_state_text(const model::Snapshot& snapshot, const WorkloadLookup& lookup,

@@ -108,12 +108,6 @@ PrometheusCollectable::PrometheusCollectable(CollectableOptions options, Snapsho
       options_(std::move(options)),
       window_(clock.monotonic_ns()) {}
 
-void PrometheusCollectable::observe(const model::Snapshot& snapshot) {
-  const auto rows = sum_durations(sum_calls(snapshot));
-  const std::lock_guard lock(mutex_);
-  window_.observe(clock_.monotonic_ns(), rows);
-}
-
 void PrometheusCollectable::add_workloads(const model::Snapshot& snapshot,
                                           FamilySet& families) const {
   const WorkloadTable table(snapshot, lookup_);

@@ -37,15 +37,12 @@ struct CollectableOptions {
 /// The latest snapshot; may be null before the first one.
 using SnapshotSource = std::function<std::shared_ptr<const model::Snapshot>()>;
 
-/// Makes the series of a scrape from a snapshot. Thread safe; scrapes take turns.
+/// Makes the series of a scrape from a snapshot. Thread safe; scrapes take turns. They alone feed the
+/// percentiles' window, so that counters that nobody asks for are not read.
 class PrometheusCollectable final : public prometheus::Collectable {
  public:
   PrometheusCollectable(CollectableOptions options, SnapshotSource source, WorkloadLookup lookup,
                         const ClockSource& clock = system_clock_source());
-
-  /// Feeds the percentiles' window of the last minute. Call it every 10 seconds or so, that the
-  /// window has its length however rarely somebody scrapes.
-  void observe(const model::Snapshot& snapshot);
 
   /// Takes effect at the next scrape.
   void set_limits(std::size_t max_series, DurationEnds duration_ends);

@@ -18,6 +18,7 @@ os.environ["INGERO_BUILD"] = BUILD
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "e2e"))
 
 from harness.host import Host  # noqa: E402
+import quiet  # noqa: E402
 
 PROBE_COST = os.path.join(BUILD, "bench", "probe_cost")
 SWITCH_COST = os.path.join(BUILD, "bench", "switch_cost")
@@ -161,6 +162,10 @@ def flat_cost(directory):
         ", ".join(f"{cost:.0f} ns" for cost in costs), "flat")
 
 
+def quiet_processes(directory):
+    quiet.quiet_processes(directory, row, QUICK)
+
+
 def warn_about_others():
     others = subprocess.run(["pgrep", "-ax", "ingero|bpftrace"], capture_output=True, text=True,
                             check=False).stdout.split("\n")[:-1]
@@ -180,7 +185,8 @@ def main():
         subprocess.run([PROBE_COST, STUBS, "50" if QUICK else "300"], check=True)
         subprocess.run([SWITCH_COST, "4" if QUICK else "20"], check=True)
     print("```\n\n| figure | measured | goal |\n|---|---|---|")
-    measures = (against_bpftrace, nothing_lost, agent_cpu, many_series, flat_cost)
+    measures = (against_bpftrace, nothing_lost, agent_cpu, many_series, flat_cost,
+                quiet_processes)
     only = [name for name in sys.argv[2:] if not name.startswith("-")]
     for measure in measures:
         if only and measure.__name__ not in only:

@@ -313,6 +313,25 @@ TEST_F(ContainerResolverTest, ForgetsOnlyWhatIsGoneAndUnreferenced) {
   EXPECT_EQ(resolver.stats().forgotten, 2U);
 }
 
+/// A process whose first call is under way when somebody looks who has counted, and that ends before the
+/// cgroups are looked at, leaves a cgroup that is gone and that nobody has named.
+TEST_F(ContainerResolverTest, WhatGoesAfterTheQuestionIsNotForgotten) {
+  auto resolver = make_resolver();
+  const CgroupId before = make_cgroup("/job/before");
+  const CgroupId after = make_cgroup("/job/after");
+  resolver.resolve_missing(std::vector{before, after});
+  fs::remove(tree_.path("/cgroup/job/before"));
+  const auto gone = resolver.gone({});
+  const std::vector<CgroupId> counted;  // as read now: it is in its first call
+  fs::remove(tree_.path("/cgroup/job/after"));
+
+  resolver.forget(gone, counted);
+  EXPECT_TRUE(resolver.snapshot()->find(after));
+  EXPECT_FALSE(resolver.snapshot()->find(before));
+  resolver.forget(resolver.gone({}), std::vector{after});
+  EXPECT_TRUE(resolver.snapshot()->find(after)) << "it has counted";
+}
+
 // Trap "leaks": state that is kept per cgroup stays where it was.
 TEST_F(ContainerResolverTest, DoesNotGrowWithTenThousandShortCgroups) {
   auto resolver = make_resolver();
