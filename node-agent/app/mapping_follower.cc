@@ -18,6 +18,8 @@ constexpr std::size_t kMaxWatched = 4096;
 constexpr std::size_t kMaxHints =
     128;  // of one process; without the others it may be looked at once more
 constexpr std::size_t kRecordsPerTurn = 2048;
+/// From a mapping to the probes 50 ms may pass. Of this they wait here, so that no mapping has to wake the agent.
+constexpr auto kBetweenTakes = 20ms;
 constexpr std::size_t kManyProcesses = 64;
 /// The loader is at work when the first scan runs, and the iterator can pass over a mapping that changes
 /// under it. What is not of interest at the last look either is not looked at again.
@@ -33,7 +35,7 @@ std::size_t hint_hash(const discover::MappingHint& hint) {
 }  // namespace
 
 MappingFollower::MappingFollower(boost::asio::io_context& io, Handlers handlers)
-    : io_(io), handlers_(std::move(handlers)), descriptor_(io) {
+    : io_(io), handlers_(std::move(handlers)), descriptor_(io), take_timer_(io) {
   auto watcher = discover::MappingWatcher::create();
   if (watcher) {
     watcher_.emplace(std::move(*watcher));
@@ -47,14 +49,26 @@ MappingFollower::MappingFollower(boost::asio::io_context& io, Handlers handlers)
 void MappingFollower::start() {
   if (!watcher_) return;
   descriptor_.assign(::dup(watcher_->descriptor()));
-  await_events();
+  await_many();
+  take_again();
 }
 
-void MappingFollower::await_events() {
+void MappingFollower::await_many() {
   descriptor_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
                          [this](const boost::system::error_code& error) {
-                           if (!error) take_events();
+                           if (error) return;
+                           take_events();
+                           await_many();
                          });
+}
+
+void MappingFollower::take_again() {
+  take_timer_.expires_after(kBetweenTakes);
+  take_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (error) return;
+    take_events();
+    take_again();
+  });
 }
 
 void MappingFollower::take_events() {
@@ -63,8 +77,11 @@ void MappingFollower::take_events() {
   for (const discover::MappingHint& hint : batch.hints) note(hint);
   const bool crowded = watched_.size() > before + kManyProcesses || watched_.size() >= kMaxWatched;
   if (batch.lost || crowded) handlers_.scan_host();
-  if (batch.more) boost::asio::post(io_, [this] { take_events(); });
-  else await_events();
+  if (!batch.more || std::exchange(more_coming_, true)) return;
+  boost::asio::post(io_, [this] {
+    more_coming_ = false;
+    take_events();
+  });
 }
 
 void MappingFollower::note(const discover::MappingHint& hint) {

@@ -67,7 +67,8 @@ class MappingFollower {
   };
   using Table = std::map<std::uint32_t, std::shared_ptr<Watched>>;
 
-  void await_events();
+  void await_many();
+  void take_again();
   void take_events();
   void note(const discover::MappingHint& hint);
   std::shared_ptr<Watched> watch(std::uint32_t pid, std::uint64_t time_ns);
@@ -83,6 +84,8 @@ class MappingFollower {
   std::optional<discover::MappingWatcher> watcher_;
   std::string text_;
   boost::asio::posix::stream_descriptor descriptor_;
+  boost::asio::steady_timer take_timer_;
+  bool more_coming_ = false;  ///< the rest of a batch
   Table watched_;
   std::unordered_set<std::size_t> dull_hints_;  ///< mappings that were looked at: of no interest
 };

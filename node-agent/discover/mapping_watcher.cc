@@ -16,6 +16,9 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kDataBytes = 16 * kPage;  // per CPU
+/// To wake somebody costs whoever maps 9 us, the record itself 0.8 us: the reader looks by itself, and is
+/// woken only where records would be lost before it does.
+constexpr std::size_t kWakeBytes = kDataBytes / 4;
 
 perf_event_attr mmap_event() {
   perf_event_attr attr{};
@@ -29,7 +32,7 @@ perf_event_attr mmap_event() {
   attr.use_clockid = 1;
   attr.clockid = CLOCK_MONOTONIC;
   attr.watermark = 1;
-  attr.wakeup_watermark = 1;
+  attr.wakeup_watermark = kWakeBytes;
   return attr;
 }
 

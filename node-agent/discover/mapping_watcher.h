@@ -31,7 +31,8 @@ class MappingWatcher {
   MappingWatcher(MappingWatcher&&) noexcept;
   MappingWatcher& operator=(MappingWatcher&&) = delete;
 
-  /// Readable when there are records; an epoll descriptor over all CPUs.
+  /// Readable when many records wait on some CPU; an epoll descriptor over all of them. Of few nothing tells:
+  /// who wants them soon asks often.
   int descriptor() const { return epoll_.get(); }
 
   struct Batch {

@@ -279,13 +279,11 @@ TEST_F(Discover, AGoneProcessGivesAnEmptyAnswer) {
   EXPECT_TRUE(mappings->empty());
 }
 
-TEST_F(Discover, ANewMappingIsNoticedAtOnceWithItsTime) {
+TEST_F(Discover, ANewMappingIsThereAtOnceWithItsTimeAndManyWakeTheReader) {
   auto watcher = MappingWatcher::create();
   ASSERT_TRUE(watcher) << watcher.error().message();
   const std::uint64_t before = system_clock_source().monotonic_ns();
   const Mapping mapping(kStub);
-  pollfd wait{watcher->descriptor(), POLLIN, 0};
-  ASSERT_EQ(::poll(&wait, 1, 2000), 1);
   bool seen = false;
   for (const MappingHint& hint : watcher->take().hints) {
     if (hint.pid != static_cast<unsigned>(::getpid()) || hint.path != fs::canonical(kStub))
@@ -295,6 +293,10 @@ TEST_F(Discover, ANewMappingIsNoticedAtOnceWithItsTime) {
     EXPECT_LE(hint.time_ns, system_clock_source().monotonic_ns());
   }
   EXPECT_TRUE(seen);
+  // Before its ring is full. Nobody takes any meanwhile, so it does not matter how long this lasts.
+  for (int i = 0; i < 2000; ++i) const Mapping another(kStub);
+  pollfd wait{watcher->descriptor(), POLLIN, 0};
+  EXPECT_EQ(::poll(&wait, 1, 10'000), 1);
 }
 
 /// A finder and what it has told; its worker's results come when this thread waits for them.
