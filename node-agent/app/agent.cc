@@ -469,11 +469,11 @@ void Agent::find_missed_exits(const HostScan& scan) {
 
 // ---- attribute -------------------------------------------------------------------------------------
 
-std::shared_ptr<const model::Snapshot> Agent::snapshot() {
+std::shared_ptr<const model::Snapshot> Agent::snapshot(collect::CallRows rows) {
   auto snapshot = std::make_shared<model::Snapshot>();
   {
     const std::lock_guard lock(collector_mutex_);
-    collector_->read(*snapshot);
+    collector_->read(*snapshot, rows);
   }
   registry_->fill(*snapshot);
   snapshot->unix_ns =

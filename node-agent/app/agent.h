@@ -66,7 +66,8 @@ class Agent {
   void start();
 
   /// The state of now. From any thread.
-  std::shared_ptr<const model::Snapshot> snapshot();
+  std::shared_ptr<const model::Snapshot> snapshot(
+      collect::CallRows rows = collect::CallRows::by_cgroup);
 
   /// The state of now without calls, errors and communicators, which costs little. From any thread.
   std::shared_ptr<const model::Snapshot> overview();

@@ -21,7 +21,8 @@ constexpr std::size_t kProcessRecords = 8192;
 constexpr std::size_t kContainerRecords = 32768;
 constexpr auto kDeadline = 5s;  // by the wall clock
 constexpr std::uint64_t kEverybody = 0;
-constexpr std::uint64_t kScansPerWalk = 30;  // over a process of which nothing says that it has changed
+constexpr std::uint64_t kScansPerWalk =
+    30;  // over a process of which nothing says that it has changed
 /// For scans of single processes: a tenth of one processor, saved up for a start with many of them.
 constexpr double kShareOfSecond = 1e8, kSavedShare = 5e8;
 
@@ -72,9 +73,8 @@ void HostScanner::listed(Result<Processes> processes) {
       groups[scanner_.walks_single_processes() ? to_number(process.cgroup) : kEverybody].push_back(
           process);
   }
-  std::erase_if(settled_, [this](const auto& entry) {
-    return !scan_->result.running.contains(entry.first);
-  });
+  std::erase_if(settled_,
+                [this](const auto& entry) { return !scan_->result.running.contains(entry.first); });
   scan_->under_way = 1;  // this function
   for (auto& [key, group] : groups) {
     // Who was left out goes first this time, then whoever costs least.
@@ -90,7 +90,8 @@ void HostScanner::listed(Result<Processes> processes) {
 
 bool HostScanner::may_skip(const Process& process) const {
   const auto settled = settled_.find(process.process);
-  return trusts_events_ && !scan_->all && settled != settled_.end() && settled->second == process.mappings &&
+  return trusts_events_ && !scan_->all && settled != settled_.end() &&
+         settled->second == process.mappings &&
          (scans_ + process.process.tgid) % kScansPerWalk != 0 &&
          !scan_->always.contains(process.process);
 }

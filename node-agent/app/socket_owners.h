@@ -9,8 +9,8 @@
 #include <optional>
 #include <set>
 #include <tuple>
-#include <utility>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "attribute/container_resolver.h"

@@ -233,7 +233,7 @@ void TraceRun::draw_frames() {
 }
 
 void TraceRun::draw_frame() {
-  auto current = agent_->snapshot();
+  auto current = agent_->snapshot(collect::CallRows::by_process);
   const std::uint64_t now = system_clock_source().monotonic_ns();
   const cli::LiveView view{
       {previous_.get(), previous_ns_}, {current.get(), now}, labels(), now - started_ns_};

@@ -14,28 +14,17 @@ namespace {
 constexpr std::uint32_t kIpv4 = 2, kIpv6 = 10;  // AF_INET, AF_INET6
 constexpr std::size_t kMaxRetired = 16384;      // cgroup x function x direction; about 15 MB
 
-model::CallTotals to_totals(const call_stats& stats) {
-  model::CallTotals totals;
-  totals.calls = stats.calls;
-  totals.errors = stats.errors;
-  totals.bytes = stats.bytes;
-  totals.duration_ns = stats.duration_ns;
-  totals.unfinished = stats.unfinished;
-  totals.barriers = stats.barriers;
-  totals.slow = stats.slow;
-  std::copy(std::begin(stats.sizes), std::end(stats.sizes), totals.sizes.begin());
-  std::copy(std::begin(stats.durations), std::end(stats.durations), totals.durations.begin());
-  return totals;
-}
-
-model::CallSeries to_series(const call_key& key, const model::CallTotals& totals) {
-  model::CallSeries series;
-  series.process = {key.tgid, key.process_start_ns};
-  series.cgroup = static_cast<model::CgroupId>(key.cgroup_id);
-  series.function = key.function;
-  series.direction = static_cast<std::uint8_t>(key.direction);
-  series.totals = totals;
-  return series;
+void add(model::CallTotals& totals, const call_stats& stats) {
+  totals.calls += stats.calls;
+  totals.errors += stats.errors;
+  totals.bytes += stats.bytes;
+  totals.duration_ns += stats.duration_ns;
+  totals.unfinished += stats.unfinished;
+  totals.barriers += stats.barriers;
+  totals.slow += stats.slow;
+  for (std::size_t i = 0; i < totals.sizes.size(); ++i) totals.sizes[i] += stats.sizes[i];
+  for (std::size_t i = 0; i < totals.durations.size(); ++i)
+    totals.durations[i] += stats.durations[i];
 }
 
 /// What each counter of the BPF side means to a user: an event that is lost, or a call that is counted
@@ -139,10 +128,33 @@ bool CallCollector::has_counted() const {
          bpf_map_get_next_key(handles_.folded_calls, nullptr, &key) == 0;
 }
 
-void CallCollector::retire(const Place& place, const model::CallTotals& totals) {
-  Retired& retired = retired_[place];
-  retired.totals.add(totals);
-  retired.changed = rounds_;
+std::size_t CallCollector::KeyHash::operator()(const call_key& key) const {
+  const std::uint64_t what = (std::uint64_t{key.function} << 16) | key.direction;
+  return model::IdentityHash::mix(key.cgroup_id ^ (std::uint64_t{key.tgid} << 32),
+                                  key.process_start_ns ^ (what << 32));
+}
+
+bool CallCollector::SameKey::operator()(const call_key& a, const call_key& b) const {
+  return std::memcmp(&a, &b, sizeof(a)) == 0;
+}
+
+/// Folds before there is a row: a cgroup may have a thousand processes.
+model::CallTotals& CallCollector::row_of(call_key key, model::Snapshot& snapshot) {
+  if (call_rows_ == CallRows::by_cgroup) key.tgid = 0, key.process_start_ns = 0;
+  const auto [place, added] = row_at_.try_emplace(key, snapshot.calls.size());
+  if (added)
+    snapshot.calls.push_back({{key.tgid, key.process_start_ns},
+                              static_cast<model::CgroupId>(key.cgroup_id),
+                              key.function,
+                              static_cast<std::uint8_t>(key.direction),
+                              {}});
+  return snapshot.calls[place->second].totals;
+}
+
+model::CallTotals& CallCollector::retired_row(const Place& place) {
+  Retired& row = retired_[place];
+  row.changed = rounds_;
+  return row.totals;
 }
 
 void CallCollector::forget(
@@ -190,8 +202,10 @@ void CallCollector::bound_retired() {
   forget(old);
 }
 
-void CallCollector::read(model::Snapshot& snapshot) {
+void CallCollector::read(model::Snapshot& snapshot, CallRows rows) {
   ++rounds_;
+  call_rows_ = rows;
+  row_at_.clear();
   // Rows are large: to grow step by step would copy them several times and take twice the memory.
   snapshot.calls.reserve(last_rows_ + last_rows_ / 8 + 64);
   read_communicators(snapshot);
@@ -290,16 +304,13 @@ void CallCollector::read_unscaled(model::Snapshot& snapshot) {
           done.emplace_back(key, ranks);
           return;
         }
-        model::CallTotals totals;
-        totals.bytes = scaled(bytes, ranks);
-        snapshot.calls.push_back(to_series(key.call, totals));
+        row_of(key.call, snapshot).bytes += scaled(bytes, ranks);
       });
   for (const auto& [key, ranks] : done) {
     std::uint64_t bytes = 0;  // as they are now: nothing may come between reading and deleting
     if (!shares_.take(handles_.unscaled, SHARED_UNSCALED, key, key.call.cgroup_id, bytes)) continue;
-    model::CallTotals totals;
-    totals.bytes = scaled(bytes, ranks);
-    retire({key.call.cgroup_id, key.call.function, key.call.direction}, totals);
+    retired_row({key.call.cgroup_id, key.call.function, key.call.direction}).bytes +=
+        scaled(bytes, ranks);
   }
 }
 
@@ -320,25 +331,24 @@ void CallCollector::read_calls(model::Snapshot& snapshot) {
       handles_.calls, [&](const call_key& key, const call_stats& stats) {
         count_uncoded(key, stats, has_ended(key.tgid, key.process_start_ns));
         if (has_ended(key.tgid, key.process_start_ns)) {
-          retire({key.cgroup_id, key.function, key.direction}, to_totals(stats));
+          add(retired_row({key.cgroup_id, key.function, key.direction}), stats);
           done.push_back(key);
         } else {
-          snapshot.calls.push_back(to_series(key, to_totals(stats)));
-          living_.insert(snapshot.calls.back().cgroup);
-          counted_.insert(snapshot.calls.back().process);
+          add(row_of(key, snapshot), stats);
+          living_.insert(static_cast<model::CgroupId>(key.cgroup_id));
+          counted_.insert({key.tgid, key.process_start_ns});
         }
       });
   for (const call_key& key : done) bpf_map_delete_elem(handles_.calls, &key);
   for_each_entry<call_key, call_stats>(handles_.folded_calls,
                                        [&](const call_key& key, const call_stats& stats) {
                                          count_uncoded(key, stats, false);
-                                         snapshot.calls.push_back(to_series(key, to_totals(stats)));
+                                         add(row_of(key, snapshot), stats);
                                        });
   bound_retired();
   for (const auto& [place, retired] : retired_) {
     const auto& [cgroup, function, direction] = place;
-    const call_key key{cgroup, 0, 0, function, direction};
-    snapshot.calls.push_back(to_series(key, retired.totals));
+    row_of({cgroup, 0, 0, function, direction}, snapshot).add(retired.totals);
   }
 }
 
@@ -415,7 +425,8 @@ void CallCollector::read_waits(model::Snapshot& snapshot) {
 void CallCollector::bound_waits() {
   for (auto it = retired_waits_.begin();
        it != retired_waits_.end() && retired_waits_.size() > kMaxRetired;) {
-    it = is_living(static_cast<model::CgroupId>(it->first)) ? std::next(it) : retired_waits_.erase(it);
+    it = is_living(static_cast<model::CgroupId>(it->first)) ? std::next(it)
+                                                            : retired_waits_.erase(it);
   }
 }
 

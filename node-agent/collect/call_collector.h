@@ -20,6 +20,10 @@
 
 namespace ingero::collect {
 
+/// Whose calls a row has: of all processes of a cgroup together, or each process its own. Processes have a
+/// hundred counters each, of nearly a kilobyte.
+enum class CallRows { by_cgroup, by_process };
+
 /// Reads the counters of the BPF maps. What ended processes have counted is kept here per cgroup, and
 /// their entries are freed, so that totals never go back and the maps never fill up with the dead.
 class CallCollector {
@@ -42,7 +46,7 @@ class CallCollector {
   }
 
   /// Fills in calls, errors, communicators and losses.
-  void read(model::Snapshot& snapshot);
+  void read(model::Snapshot& snapshot, CallRows rows = CallRows::by_cgroup);
 
   /// What cannot wait until somebody wants the counters, because it is asked of processes: communicators, whose
   /// ranks are read then, and segments that TCP sent again.
@@ -78,6 +82,13 @@ class CallCollector {
   using Place =
       std::tuple<std::uint64_t, std::uint16_t, std::uint16_t>;  // cgroup, function, direction
   using ErrorPlace = std::tuple<std::uint64_t, std::uint16_t, std::int32_t>;
+  struct KeyHash {
+    std::size_t operator()(const call_key& key) const;
+  };
+  struct SameKey {
+    bool operator()(const call_key& a, const call_key& b) const;
+  };
+  model::CallTotals& row_of(call_key key, model::Snapshot& snapshot);
   void read_communicators(model::Snapshot& snapshot);
   void read_calls(model::Snapshot& snapshot);
   static std::uint64_t scaled(std::uint64_t bytes, std::uint64_t ranks);
@@ -86,7 +97,7 @@ class CallCollector {
   void read_retransmits(model::Snapshot& snapshot) const;
   void read_waits(model::Snapshot& snapshot);
   void free_ended();
-  void retire(const Place& place, const model::CallTotals& totals);
+  model::CallTotals& retired_row(const Place& place);
   void count_uncoded(const call_key& key, const call_stats& stats, bool ended);
   void bound_retired();
   void bound_waits();
@@ -121,6 +132,9 @@ class CallCollector {
   Cgroups living_;   ///< with counters of living processes at the last read
   Cgroups calling_;  ///< of living processes' first calls, at the last look
   std::unordered_set<model::ProcessKey, model::IdentityHash> counted_;  ///< alive at the last read
+  CallRows call_rows_ = CallRows::by_cgroup;
+  std::unordered_map<call_key, std::size_t, KeyHash, SameKey>
+      row_at_;  ///< of the snapshot being made
   std::uint64_t rounds_ = 0;
   std::size_t last_rows_ = 0;          ///< of the read before
   std::uint64_t forgotten_calls_ = 0;  ///< of cgroups whose totals were dropped to stay bounded

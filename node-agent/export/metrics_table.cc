@@ -84,7 +84,8 @@ constexpr MetricInfo kTable[] = {
      "microseconds",
      kWorkload,
      {"source", "operation", "percentile"},
-     "Host time of calls that returned in about the last minute, or since the last scrape where scrapes are farther apart; no series without such a call."},
+     "Host time of calls that returned in about the last minute, or since the last scrape where "
+     "scrapes are farther apart; no series without such a call."},
     {kCudaCopySizes,
      "gpu_cuda_memory_copies_bytes",
      kHistogram,

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
@@ -76,62 +77,77 @@ std::vector<LoadedLibrary> find_loaded(const model::Snapshot& snapshot, const Wo
   return rows;
 }
 
-CommunicatorRow describe(const model::Communicator& communicator, std::size_t workload) {
-  CommunicatorRow row;
-  row.workload = workload;
-  if (communicator.id_hash != 0) row.comm_id = fmt::format("{:016x}", communicator.id_hash);
-  if (communicator.rank >= 0) row.rank = fmt::to_string(communicator.rank);
-  row.collectives = communicator.collectives;
-  row.last_enqueue_unix_ns = communicator.last_enqueue_unix_ns;
-  row.created_unix_ns = communicator.created_unix_ns;
-  row.infos.push_back({short_text(communicator.name),
-                       communicator.nranks ? fmt::to_string(communicator.nranks) : "",
-                       short_text(communicator.library_version)});
-  return row;
+using Rows = std::unordered_map<CommunicatorLabels, CommunicatorRow, CommunicatorLabelsHash>;
+using Info = std::array<std::string, 3>;  // comm_name, nranks, libnccl_version
+
+Info info_of(const model::Communicator& communicator) {
+  return {short_text(communicator.name),
+          communicator.nranks ? fmt::to_string(communicator.nranks) : "",
+          short_text(communicator.library_version)};
 }
 
-/// What is left of communicators that are gone.
-CommunicatorRow describe(const model::EndedCollectives& ended, std::size_t workload) {
-  CommunicatorRow row;
-  row.workload = workload;
-  if (ended.id_hash != 0) row.comm_id = fmt::format("{:016x}", ended.id_hash);
-  if (ended.rank >= 0) row.rank = fmt::to_string(ended.rank);
-  row.collectives = ended.collectives;
-  row.live = false;
-  return row;
+/// More than one if communicators share id and rank.
+std::vector<Info> infos_of(const CommunicatorRow& row) {
+  std::vector<Info> infos;
+  infos.reserve(row.members.size());
+  for (const model::Communicator* communicator : row.members)
+    infos.push_back(info_of(*communicator));
+  std::sort(infos.begin(), infos.end());
+  infos.erase(std::unique(infos.begin(), infos.end()), infos.end());
+  return infos;
 }
 
-void merge(CommunicatorRow& row, const CommunicatorRow& other) {
-  row.collectives += other.collectives;
-  row.last_enqueue_unix_ns = std::max(row.last_enqueue_unix_ns, other.last_enqueue_unix_ns);
-  row.created_unix_ns = std::min(row.created_unix_ns, other.created_unix_ns);
-  for (const auto& info : other.infos) {
-    if (std::find(row.infos.begin(), row.infos.end(), info) == row.infos.end()) {
-      row.infos.push_back(info);
-    }
-  }
+void add_member(CommunicatorRow& row, const model::Communicator& communicator) {
+  const std::int64_t created = communicator.created_unix_ns;
+  row.created_unix_ns = row.members.empty() ? created : std::min(row.created_unix_ns, created);
+  row.collectives += communicator.collectives;
+  row.last_enqueue_unix_ns = std::max(row.last_enqueue_unix_ns, communicator.last_enqueue_unix_ns);
+  row.members.push_back(&communicator);
 }
 
-std::vector<CommunicatorRow> find_communicators(const model::Snapshot& snapshot,
-                                                const WorkloadTable& table) {
-  std::map<std::tuple<std::size_t, std::string, std::string>, CommunicatorRow> merged;
+Rows find_live(const model::Snapshot& snapshot, const WorkloadTable& table) {
+  Rows rows;
+  rows.reserve(snapshot.communicators.size());
   for (const model::Communicator& communicator : snapshot.communicators) {
-    CommunicatorRow row = describe(communicator, table.index_of(communicator.cgroup));
-    const auto [place, added] = merged.try_emplace({row.workload, row.comm_id, row.rank}, row);
-    if (!added) merge(place->second, row);
+    const CommunicatorLabels labels{table.index_of(communicator.cgroup), communicator.id_hash,
+                                    std::max(communicator.rank, -1)};
+    CommunicatorRow& row = rows[labels];
+    row.workload = labels.workload;
+    row.id_hash = labels.id_hash;
+    row.rank = labels.rank;
+    add_member(row, communicator);
   }
-  for (const model::EndedCollectives& ended : snapshot.ended_collectives) {
-    CommunicatorRow row = describe(ended, table.index_of(ended.cgroup));
-    const auto [place, added] = merged.try_emplace({row.workload, row.comm_id, row.rank}, row);
-    if (!added) place->second.collectives += row.collectives;
-  }
-  std::vector<CommunicatorRow> rows;
-  rows.reserve(merged.size());
-  for (auto& [key, row] : merged) rows.push_back(std::move(row));
-  std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) {
-    return a.created_unix_ns < b.created_unix_ns;
-  });
+  for (auto& [labels, row] : rows)
+    if (row.members.size() > 1) row.infos = infos_of(row).size();
   return rows;
+}
+
+/// What is left of communicators that are gone belongs to the live ones that have their labels.
+void add_gone(const model::Snapshot& snapshot, const WorkloadTable& table, Rows& rows,
+              Roster& roster) {
+  std::optional<model::CgroupId> cgroup;  // its rows come one after the other
+  std::size_t workload = 0;
+  for (const model::EndedCollectives& ended : snapshot.ended_collectives) {
+    if (ended.cgroup != cgroup) workload = table.index_of(ended.cgroup);
+    cgroup = ended.cgroup;
+    const CommunicatorLabels labels{workload, ended.id_hash, std::max(ended.rank, -1)};
+    const auto row = rows.find(labels);
+    if (row != rows.end()) row->second.collectives += ended.collectives;
+    else roster.gone.emplace_back(labels, ended.collectives);
+  }
+}
+
+void find_communicators(const model::Snapshot& snapshot, const WorkloadTable& table,
+                        Roster& roster) {
+  Rows rows = find_live(snapshot, table);
+  add_gone(snapshot, table, rows, roster);
+  roster.communicators.reserve(rows.size());
+  for (auto& [labels, row] : rows) roster.communicators.push_back(std::move(row));
+  std::sort(roster.communicators.begin(), roster.communicators.end(),
+            [](const auto& a, const auto& b) {
+              return std::tie(a.created_unix_ns, a.workload, a.id_hash, a.rank) <
+                     std::tie(b.created_unix_ns, b.workload, b.id_hash, b.rank);
+            });
 }
 
 /// One entry of a roster.
@@ -148,9 +164,8 @@ std::vector<Item> by_turns(const Roster& roster) {
   std::map<std::size_t, std::size_t> communicators, libraries;  // by workload: how many so far
   std::vector<std::tuple<std::size_t, std::size_t, Item>> turns;
   for (const CommunicatorRow& row : roster.communicators) {
-    if (row.live)
-      turns.emplace_back(2 * communicators[row.workload]++, row.workload,
-                         Item{row.workload, &row, nullptr});
+    turns.emplace_back(2 * communicators[row.workload]++, row.workload,
+                       Item{row.workload, &row, nullptr});
   }
   for (const LoadedLibrary& row : roster.libraries)
     turns.emplace_back(2 * libraries[row.workload]++ + 1, row.workload,
@@ -169,68 +184,108 @@ void add_library(const LoadedLibrary& row, const Workload& workload, FamilySet& 
                1);
 }
 
-void add_communicator(const CommunicatorRow& row, const Workload& workload, FamilySet& families) {
-  for (const auto& [name, nranks, version] : row.infos) {
-    families.add(MetricId::kCommunicatorInfo, workload,
-                 {row.comm_id, name, row.rank, nranks, version}, 1);
-  }
-  families.add(MetricId::kCommunicatorCollectives, workload, {row.comm_id, row.rank},
-               static_cast<double>(row.collectives));
+std::string id_text(std::uint64_t id_hash) {
+  return id_hash == 0 ? "" : fmt::format("{:016x}", id_hash);
+}
+
+std::string rank_text(std::int32_t rank) { return rank < 0 ? "" : fmt::to_string(rank); }
+
+void add_counts(const CommunicatorRow& row, const std::string& comm_id, const Workload& workload,
+                std::uint64_t collectives, FamilySet& families) {
+  const std::string rank = rank_text(row.rank);
+  families.add(MetricId::kCommunicatorCollectives, workload, {comm_id, rank},
+               static_cast<double>(collectives));
   if (row.last_enqueue_unix_ns == 0) return;
-  families.add(MetricId::kCommunicatorLastEnqueue, workload, {row.comm_id, row.rank},
+  families.add(MetricId::kCommunicatorLastEnqueue, workload, {comm_id, rank},
                static_cast<double>(row.last_enqueue_unix_ns) / kNsPerSecond);
+}
+
+void add_communicator(const CommunicatorRow& row, const Workload& workload,
+                      std::uint64_t collectives, FamilySet& families) {
+  const std::string comm_id = id_text(row.id_hash), rank = rank_text(row.rank);
+  for (const auto& [name, nranks, version] : infos_of(row))
+    families.add(MetricId::kCommunicatorInfo, workload, {comm_id, name, rank, nranks, version}, 1);
+  add_counts(row, comm_id, workload, collectives, families);
 }
 
 }  // namespace
 
 Roster make_roster(const model::Snapshot& snapshot, const WorkloadTable& table,
                    std::vector<WorkloadSums>& sums) {
-  return {find_loaded(snapshot, table, sums), find_communicators(snapshot, table)};
+  Roster roster;
+  roster.libraries = find_loaded(snapshot, table, sums);
+  find_communicators(snapshot, table, roster);
+  return roster;
 }
 
-RosterSeries::Account& RosterSeries::account_of(const CommunicatorRow& row,
-                                                const WorkloadTable& table) {
-  const Workload& workload = table.workloads()[row.workload];
-  Account& account =
-      accounts_[{workload.k8s_namespace, workload.pod, workload.container, row.comm_id, row.rank}];
+/// Accounts outlive cgroups: who comes under the same name goes on where the other one was.
+void RosterSeries::name_workloads(const WorkloadTable& table) {
+  std::map<Name, std::size_t> names;
+  name_of_.clear();
+  for (const Workload& workload : table.workloads()) {
+    const Name name{workload.k8s_namespace, workload.pod, workload.container};
+    const auto known = names_.find(name);
+    const std::size_t number = known != names_.end() ? known->second : ++last_name_;
+    // Two workloads of one name: the one that is exported, and one that is not any more.
+    name_of_.push_back(names.try_emplace(name, number).first->second);
+  }
+  names_ = std::move(names);
+}
+
+RosterSeries::Account* RosterSeries::find_account(CommunicatorLabels labels) {
+  labels.workload = name_of_[labels.workload];
+  const auto found = accounts_.find(labels);
+  return found == accounts_.end() ? nullptr : &found->second;
+}
+
+RosterSeries::Account& RosterSeries::account_of(const CommunicatorRow& row) {
+  Account& account = accounts_[{name_of_[row.workload], row.id_hash, row.rank}];
   account.round = round_;
   return account;
 }
 
-void RosterSeries::fold(const CommunicatorRow& row, const WorkloadTable& table,
-                        CommunicatorRow& rest) {
-  if (!table.workloads()[row.workload].exported) return;
-  other_.add(account_of(row, table).split.fold({row.collectives}));
-  rest.last_enqueue_unix_ns = std::max(rest.last_enqueue_unix_ns, row.last_enqueue_unix_ns);
+/// What those that are gone counted since the last look, where it was told. Of those that nobody has ever
+/// shown, nothing is.
+void RosterSeries::fold_gone(const Roster& roster, const WorkloadTable& table) {
+  std::unordered_map<Account*, std::uint64_t> sums;
+  for (const auto& [labels, collectives] : roster.gone) {
+    if (accounts_.empty()) return;
+    Account* const account = find_account(labels);
+    if (account == nullptr) continue;
+    account->round = round_;
+    if (table.workloads()[labels.workload].exported && account->split.is_folded())
+      sums[account] += collectives;
+  }
+  for (const auto& [account, collectives] : sums) other_.add(account->split.fold({collectives}));
 }
 
 std::size_t RosterSeries::add(const Roster& roster, const WorkloadTable& table,
                               const std::vector<bool>& folded, SeriesRoom& room,
                               FamilySet& families) {
   ++round_;
+  name_workloads(table);
   std::size_t dropped = 0;
   CommunicatorRow rest;
-  rest.comm_id = kOther;
   for (const Item& item : by_turns(roster)) {
-    const bool out =
-        folded[item.workload] || !room.take(table.workloads()[item.workload], item.series());
-    if (out && table.workloads()[item.workload].exported) dropped += item.series();
+    const Workload& workload = table.workloads()[item.workload];
+    const bool out = folded[item.workload] || !room.take(workload, item.series());
+    if (out && workload.exported) dropped += item.series();
     if (item.communicator == nullptr) {
-      if (!out) add_library(*item.library, table.workloads()[item.workload], families);
-    } else if (out) {
-      fold(*item.communicator, table, rest);
-    } else {
-      CommunicatorRow row = *item.communicator;
-      row.collectives = account_of(row, table).split.keep({row.collectives}).count;
-      add_communicator(row, table.workloads()[row.workload], families);
+      if (!out) add_library(*item.library, workload, families);
+      continue;
+    }
+    const CommunicatorRow& row = *item.communicator;
+    if (!out) {
+      add_communicator(row, workload, account_of(row).split.keep({row.collectives}).count,
+                       families);
+    } else if (workload.exported) {
+      other_.add(account_of(row).split.fold({row.collectives}));
+      rest.last_enqueue_unix_ns = std::max(rest.last_enqueue_unix_ns, row.last_enqueue_unix_ns);
     }
   }
-  for (const CommunicatorRow& row : roster.communicators) {
-    // Gone: what it counted since the last look, where that was told.
-    if (!row.live && account_of(row, table).split.is_folded()) fold(row, table, rest);
-  }
-  rest.collectives = other_.count;
-  if (other_.count != 0) add_communicator(rest, Workload{"", "", kOther}, families);
+  fold_gone(roster, table);
+  if (other_.count != 0)
+    add_counts(rest, kOther, Workload{"", "", kOther, {}}, other_.count, families);
   std::erase_if(accounts_, [&](const auto& entry) { return entry.second.round != round_; });
   return dropped;
 }

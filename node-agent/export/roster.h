@@ -8,6 +8,8 @@
 #include <map>
 #include <string>
 #include <tuple>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "export/family_set.h"
@@ -28,27 +30,44 @@ struct LoadedLibrary {
   std::string version;
 };
 
+/// The live communicators with these labels, and what those have counted that are gone.
 struct CommunicatorRow {
   std::size_t workload = 0;
-  std::string comm_id;  ///< 16 hex digits; empty: not known
-  std::string rank;     ///< empty: not known
+  std::uint64_t id_hash = 0;  ///< 0: not known
+  std::int32_t rank = -1;     ///< -1: not known
   std::uint64_t collectives = 0;
   std::int64_t last_enqueue_unix_ns = 0;  ///< 0: none
   std::int64_t created_unix_ns = 0;
-  /// comm_name, nranks, libnccl_version; more than one if communicators share id and rank.
-  std::vector<std::array<std::string, 3>> infos;
-  bool live = true;  ///< false: only what is left of communicators that are gone
+  std::vector<const model::Communicator*> members;  ///< of the snapshot
+  std::size_t infos = 1;  ///< how many of them differ in their other labels
 
-  std::size_t series() const { return infos.size() + 1 + (last_enqueue_unix_ns != 0 ? 1 : 0); }
+  std::size_t series() const { return infos + 1 + (last_enqueue_unix_ns != 0 ? 1 : 0); }
+};
+
+/// Labels of a communicator in numbers: there may be a hundred thousand that are gone, which need no text.
+struct CommunicatorLabels {
+  std::size_t workload = 0;
+  std::uint64_t id_hash = 0;
+  std::int32_t rank = -1;
+  bool operator==(const CommunicatorLabels&) const = default;
+};
+struct CommunicatorLabelsHash {
+  std::size_t operator()(const CommunicatorLabels& labels) const {
+    return model::IdentityHash::mix(labels.id_hash, (std::uint64_t{labels.workload} << 32) ^
+                                                        static_cast<std::uint32_t>(labels.rank));
+  }
 };
 
 /// Oldest first, no two with equal labels.
 struct Roster {
   std::vector<LoadedLibrary> libraries;
   std::vector<CommunicatorRow> communicators;
+  /// Of which no live communicator has the labels.
+  std::vector<std::pair<CommunicatorLabels, std::uint64_t>> gone;
 };
 
-/// Also counts the NCCL processes of each workload into `sums` (one entry per workload of `table`).
+/// Also counts the NCCL processes of each workload into `sums` (one entry per workload of `table`). Valid as long
+/// as the snapshot is.
 Roster make_roster(const model::Snapshot& snapshot, const WorkloadTable& table,
                    std::vector<WorkloadSums>& sums);
 
@@ -73,13 +92,18 @@ class RosterSeries {
     SplitSum<Collectives> split;
     std::uint64_t round = 0;
   };
-  // namespace, pod, container, comm_id, rank
-  using Key = std::tuple<std::string, std::string, std::string, std::string, std::string>;
+  using Name = std::tuple<std::string, std::string, std::string>;  // namespace, pod, container
 
-  Account& account_of(const CommunicatorRow& row, const WorkloadTable& table);
-  void fold(const CommunicatorRow& row, const WorkloadTable& table, CommunicatorRow& rest);
+  void name_workloads(const WorkloadTable& table);
+  Account* find_account(CommunicatorLabels labels);
+  Account& account_of(const CommunicatorRow& row);
+  void fold_gone(const Roster& roster, const WorkloadTable& table);
 
-  std::map<Key, Account> accounts_;
+  std::map<Name, std::size_t>
+      names_;  ///< a number for each workload, which its accounts are kept by
+  std::size_t last_name_ = 0;
+  std::vector<std::size_t> name_of_;  ///< by index in the table of this scrape
+  std::unordered_map<CommunicatorLabels, Account, CommunicatorLabelsHash> accounts_;
   Collectives other_;  ///< all that was ever told under "other"
   std::uint64_t round_ = 0;
 };

@@ -176,14 +176,18 @@ std::size_t WorkloadSums::series() const {
 
 WorkloadTable::WorkloadTable(const model::Snapshot& snapshot, const WorkloadLookup& lookup) {
   std::vector<model::CgroupId> cgroups;
-  for (const auto& call : snapshot.calls) cgroups.push_back(call.cgroup);
-  for (const auto& error : snapshot.errors) cgroups.push_back(error.cgroup);
+  const auto name =
+      [&](model::CgroupId cgroup) {  // rows of a cgroup mostly come one after the other
+        if (cgroups.empty() || cgroups.back() != cgroup) cgroups.push_back(cgroup);
+      };
+  for (const auto& call : snapshot.calls) name(call.cgroup);
+  for (const auto& error : snapshot.errors) name(error.cgroup);
   for (const auto& process : snapshot.processes)
-    if (process.counted) cgroups.push_back(process.cgroup);
-  for (const auto& communicator : snapshot.communicators) cgroups.push_back(communicator.cgroup);
-  for (const auto& row : snapshot.ended_collectives) cgroups.push_back(row.cgroup);
-  for (const auto& row : snapshot.retransmits) cgroups.push_back(row.cgroup);
-  for (const auto& row : snapshot.waits) cgroups.push_back(row.cgroup);
+    if (process.counted) name(process.cgroup);
+  for (const auto& communicator : snapshot.communicators) name(communicator.cgroup);
+  for (const auto& row : snapshot.ended_collectives) name(row.cgroup);
+  for (const auto& row : snapshot.retransmits) name(row.cgroup);
+  for (const auto& row : snapshot.waits) name(row.cgroup);
   std::sort(cgroups.begin(), cgroups.end());
   cgroups.erase(std::unique(cgroups.begin(), cgroups.end()), cgroups.end());
 

@@ -166,6 +166,10 @@ def quiet_processes(directory):
     quiet.quiet_processes(directory, row, QUICK)
 
 
+def mappings(directory):
+    quiet.mappings(directory, row, QUICK)
+
+
 def warn_about_others():
     others = subprocess.run(["pgrep", "-ax", "ingero|bpftrace"], capture_output=True, text=True,
                             check=False).stdout.split("\n")[:-1]
@@ -186,13 +190,17 @@ def main():
         subprocess.run([SWITCH_COST, "4" if QUICK else "20"], check=True)
     print("```\n\n| figure | measured | goal |\n|---|---|---|")
     measures = (against_bpftrace, nothing_lost, agent_cpu, many_series, flat_cost,
-                quiet_processes)
+                quiet_processes, mappings)
     only = [name for name in sys.argv[2:] if not name.startswith("-")]
     for measure in measures:
         if only and measure.__name__ not in only:
             continue
         with tempfile.TemporaryDirectory() as directory:
             measure(directory)
+    if not only:
+        print()
+        sys.stdout.flush()
+        quiet.scrape_cost()
 
 
 main()

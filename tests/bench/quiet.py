@@ -79,3 +79,39 @@ def quiet_processes(directory, row, quick):
                     f"{share(agent, seconds, 15):.2f} % of a core", "")
         finally:
             agent.kill()
+
+
+def mapping_cost(*arguments):
+    return float(subprocess.run([os.path.join(build_dir(), "bench", "mapping_cost"), *arguments], check=True,
+                                capture_output=True, text=True).stdout)
+
+
+def mappings(directory, row, quick):
+    """Rounds without and with an agent, in turn."""
+    execs = "300" if quick else "3000"
+    measures = {"map": ("map", os.path.realpath("/bin/bash")), "exec": ("exec", execs, "/bin/true")}
+    found = {(what, traced): [] for what in measures for traced in (False, True)}
+    for _ in range(3 if quick else 7):
+        for traced in (False, True):
+            agent = Agent(directory, command="agent", recorded=False) if traced else None
+            try:
+                if agent:
+                    agent.wait_ready()
+                    time.sleep(1)
+                for what, arguments in measures.items():
+                    found[what, traced].append(mapping_cost(*arguments))
+            finally:
+                if agent:
+                    agent.kill()
+
+    def text(what, traced, unit):
+        times = sorted(found[what, traced])
+        return f"{times[0]:.0f} {unit} (median {times[len(times) // 2]:.0f})"
+    row("a kept executable mapping: without, with an agent", f"{text('map', False, 'ns')}, {text('map', True, 'ns')}",
+        "at most 1 us more")
+    row("an exec, CPU time: without, with an agent", f"{text('exec', False, 'us')}, {text('exec', True, 'us')}",
+        "at most 3 % more")
+
+
+def scrape_cost():
+    subprocess.run([os.path.join(build_dir(), "bench", "scrape_cost")], check=True)

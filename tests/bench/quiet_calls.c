@@ -2,12 +2,12 @@
 /* quiet_calls LIBCUDART LIBCUDA PROCESSES DONE_FILE: children that call each copy function in each direction once
  * and sleep for good. The workload's own processes look for a file every few milliseconds, which is not quiet. */
 #include <dlfcn.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/types.h>
-#include <signal.h>
 #include <unistd.h>
 
 typedef int (*copy)(void*, void*, size_t, int, void*);
@@ -18,7 +18,7 @@ static const char* const kCopies[] = {"cudaMemcpy", "cudaMemcpyAsync", "cudaMemc
                                       "cudaMemcpyAsync_ptsz"};
 static const char* const kCopies2d[] = {"cudaMemcpy2D", "cudaMemcpy2DAsync", "cudaMemcpy2D_ptds",
                                         "cudaMemcpy2DAsync_ptsz"};
-static const char* const kDriver[] = {"cuMemcpyHtoD_v2",      "cuMemcpyDtoH_v2", "cuMemcpyDtoD_v2",
+static const char* const kDriver[] = {"cuMemcpyHtoD_v2", "cuMemcpyDtoH_v2", "cuMemcpyDtoD_v2",
                                       "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2"};
 static const char* const kWaits[] = {"cudaStreamSynchronize"};
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))

@@ -71,7 +71,7 @@ std::shared_ptr<model::Snapshot> make(const Load& load) {
   }
   for (std::uint64_t i = 0; i < load.ended; ++i)
     snapshot->ended_collectives.push_back(
-        {static_cast<model::CgroupId>(i % load.containers + 2), (1ULL << 32) + i,
+        {static_cast<model::CgroupId>(i * load.containers / load.ended + 2), (1ULL << 32) + i,
          static_cast<std::int32_t>(i % 8), i});
   return snapshot;
 }
@@ -110,8 +110,6 @@ int main(int argc, char** argv) {
       {"with 8,000 communicators", 64, 1, 8000, 0},
       {"with 80,000 communicators that are gone", 64, 1, 0, 80000},
       {"with 200,000 communicators that are gone", 64, 1, 0, 200000},
-      {"with 80,000 communicators", 64, 1, 80000, 0},
-      {"with 200,000 communicators", 64, 1, 200000, 0},
       {"600 containers, most of them folded", 600, 1, 0, 0},
       {"1,400 containers, most of them folded", 1400, 1, 0, 0},
   };

@@ -146,6 +146,41 @@ TEST(SeriesBudget, CollectivesToldAsOtherStayWhenTheirCommunicatorsEnd) {
   scraper.scrape();
 }
 
+TEST(SeriesBudget, WhatTwoCgroupsOfOneNameCountedUnderOneLabelIsToldOnceEach) {
+  FakeClock clock;
+  const auto snapshot = std::make_shared<model::Snapshot>();
+  for (std::uint64_t i = 1; i <= 100; ++i) {
+    snapshot->communicators.push_back(communicator(1, i, 4));
+    snapshot->communicators.push_back(communicator(2, i, 3));
+  }
+  PrometheusCollectable collectable(
+      {"node-a", 0}, [&] { return snapshot; },
+      [](model::CgroupId) {
+        return Workload{"", "", "again", {}};
+      },
+      clock);
+  const auto told = [&] {
+    double sum = 0;
+    for (const auto& family : collectable.Collect())
+      if (family.name == kSequence)
+        for (const auto& metric : family.metric) sum += metric.counter.value;
+    return sum;
+  };
+  EXPECT_EQ(told(), 700);
+  EXPECT_EQ(told(), 700);
+  snapshot->communicators.erase(snapshot->communicators.begin() + 100,
+                                snapshot->communicators.end());
+  for (std::uint64_t i = 1; i <= 100; ++i) {
+    snapshot->ended_collectives.push_back({cgroup(1), i, 0, i <= 50 ? 1UL : 5UL});
+    snapshot->ended_collectives.push_back({cgroup(2), i, 0, i <= 50 ? 0UL : 3UL});
+  }
+  // 50 live pairs with 7 and one more, 50 pairs that are gone with 7 and one more.
+  EXPECT_EQ(told(), 800);
+  // Never told while they lived: not told now.
+  snapshot->ended_collectives.push_back({cgroup(2), 999, 0, 50});
+  EXPECT_EQ(told(), 800);
+}
+
 TEST(SeriesBudget, CommunicatorsThatShareLabelsKeepWhatAnEndedOneHasCounted) {
   model::Snapshot snapshot;
   snapshot.communicators = {communicator(1, 0, 100), communicator(1, 0, 5)};
