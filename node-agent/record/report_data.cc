@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::size_t kMaxMoments = 4 << 20;
 constexpr std::uint64_t kCallsBetweenWatches = 1 << 16;
-constexpr std::size_t kIdLength = 64, kShownOfId = 12;  // of a container, as container tools show it
+constexpr std::size_t kIdLength = 64,
+                      kShownOfId = 12;  // of a container, as container tools show it
 
 constexpr const char* kRetransmits =
     "SELECT timestamp_ns, 0, cgroup_id FROM {}.tcp_events WHERE event = 'tcp_retransmit_skb' "
