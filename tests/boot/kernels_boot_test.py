@@ -30,5 +30,9 @@ def test_each_program_loads_on_linux_7():
     assert "LOADED" in matrix("load", "7")
 
 
+def test_each_program_loads_on_linux_6_12_for_arm64():
+    assert "LOADED" in matrix("load", "arm64-6.12")
+
+
 def test_calls_that_are_preempted_inside_the_programs_are_counted_exactly_on_linux_7():
     assert "WRONG 0" in matrix("stress", "7", "preempt=full", "seconds=3")
