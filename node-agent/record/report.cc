@@ -132,9 +132,7 @@ PageSection Report::losses() const {
 
 PageSection Report::slowest() const {
   PageSection section{"Slowest collective of each rank", {}, {}, {}};
-  section.lines.emplace_back(
-      "Host time of the call, in a group until that has ended; not the GPU's time of the "
-      "transfer.");
+  section.lines.emplace_back("Host time, in a group until that has ended; not the GPU's time.");
   section.table.columns = call_columns();
   for (const model::PageTable::Column& column : {model::PageTable::Column{"mean", true, 3},
                                                  {"calls", true, 2},
