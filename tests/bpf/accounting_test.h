@@ -84,7 +84,7 @@ class Accounting : public ::testing::TestWithParam<AttachMethod> {
 
   model::Snapshot read() {
     model::Snapshot snapshot;
-    collector_->read(snapshot);
+    collector_->read(snapshot, collect::CallRows::by_process);
     return snapshot;
   }
 
