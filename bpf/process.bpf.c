@@ -91,6 +91,7 @@ int process_exit(u64 *ctx)
 	key.tgid = task->tgid;
 	if (bpf_map_delete_elem(&processes, &key))
 		return 0;
+	processes_changed(); /* the next process with this number is another one */
 	forget_async(task);
 	send_process_event(EVENT_PROCESS_EXIT, task);
 	return 0;

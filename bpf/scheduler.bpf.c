@@ -187,7 +187,7 @@ int scheduler_switch(u64 *ctx)
 
 #define NOTES 8192
 /* What the last look into `processes` found for a process, so that most switches need none: its tgid above,
- * below how often the table had grown, and whether the process was in it. */
+ * below how often the table had changed, and whether the process was in it. */
 static volatile u64 notes[NOTES];
 
 static __always_inline u64 process_changes_now(void)

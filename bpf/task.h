@@ -5,7 +5,7 @@
 #define INGERO_TASK_H
 
 #include "arch.h"
-#include "maps.h"
+#include "rings.h"
 
 #include <bpf/bpf_core_read.h>
 
@@ -125,7 +125,7 @@ static __always_inline void send_process_seen(struct task_struct *task)
 	bpf_ringbuf_submit(event, 0);
 }
 
-/* To be called after `processes` has grown. */
+/* To be called after `processes` has changed. */
 static __always_inline void processes_changed(void)
 {
 	u32 by = CHANGED_BY_PROGRAMS;

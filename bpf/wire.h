@@ -305,6 +305,9 @@ struct call_event {
 };
 WIRE_ASSERT(sizeof(struct call_event) == 40 + 7 * 8 + 32);
 
+/* Who has changed the table of processes: one counter each. */
+enum process_change { CHANGED_BY_PROGRAMS = 0, CHANGED_BY_AGENT = 1, PROCESS_CHANGES = 2 };
+
 /* A process that has executed, or ended. */
 struct process_event {
 	struct event_header header;

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "collect/bpf_map.h"
+#include "collect/loss_names.h"
 
 namespace ingero::collect {
 namespace {
@@ -27,56 +28,18 @@ void add(model::CallTotals& totals, const call_stats& stats) {
     totals.durations[i] += stats.durations[i];
 }
 
-/// What each counter of the BPF side means to a user: an event that is lost, or a call that is counted
-/// without something. Counters whose text is empty belong to neither.
-struct LossName {
-  loss_reason reason;
-  const char* name;
-  bool event;  ///< lost as a whole, not just counted with less
-};
-
-constexpr LossName kLossNames[] = {
-    {LOSS_CALL_RING_FULL, "call_stream_full", true},
-    {LOSS_LIFECYCLE_RING_FULL, "lifecycle_ring_full", true},
-    {LOSS_CALLS_MAP_FULL, "calls_map_full", true},
-    {LOSS_PROCESS_FOLDED, "process_folded", false},
-    {LOSS_ERRORS_MAP_FULL, "errors_map_full", true},
-    {LOSS_COMMS_MAP_FULL, "communicators_map_full", true},
-    {LOSS_THREAD_STATE, "thread_state", true},
-    {LOSS_UNFINISHED_CALL, "no_return_seen", false},
-    {LOSS_ARGUMENTS_UNREADABLE, "arguments_unreadable", false},
-    {LOSS_FORGED_SIZE, "forged_size", false},
-    {LOSS_UNKNOWN_DATATYPE, "unknown_datatype", false},
-    {LOSS_UNKNOWN_ELEMENT_SIZE, "unknown_element_size", false},
-    {LOSS_UNKNOWN_COMMUNICATOR, "unknown_communicator", false},
-    {LOSS_PENDING_COMMS_FULL, "pending_communicators_full", true},
-    {LOSS_PROCESSES_MAP_FULL, "processes_map_full", true},
-    {LOSS_UNSCALED_MAP_FULL, "unscaled_map_full", true},
-    {LOSS_STREAMS_MAP_FULL, "streams_map_full", true},
-    {LOSS_RESULT_UNKNOWN, "result_unknown", false},
-    {LOSS_RETRANSMITS_MAP_FULL, "retransmits_map_full", true},
-    {LOSS_SCHEDULER_STATE, "scheduler_state", true},
-    {LOSS_WAITS_MAP_FULL, "waits_map_full", true},
-    {LOSS_HOST_EVENT_RING_FULL, "host_event_stream_full", true},
-    {LOSS_OTHER_STACK, "other_stack", false},
-    {LOSS_NESTING_UNKNOWN, "nesting_unknown", false},
-    {LOSS_BATCH_TOO_LONG, "batch_too_long", false},
-    {LOSS_CALLS_SHARE, "calls_share_full", true},
-    {LOSS_ERRORS_SHARE, "errors_share_full", true},
-    {LOSS_COMMS_SHARE, "communicators_share_full", true},
-    {LOSS_UNSCALED_SHARE, "unscaled_share_full", true},
-    {LOSS_STREAMS_SHARE, "streams_share_full", true},
-    {LOSS_PENDING_SHARE, "pending_communicators_share_full", true},
-};
-static_assert(std::size(kLossNames) == LOSS_REASONS);
-
 }  // namespace
 
 void CallCollector::watch_process(const model::ProcessKey& process) const {
   const process_key key{process.start_ns, process.tgid, 0};
   const std::uint64_t no_call_yet = 0;
-  if (bpf_map_update_elem(handles_.processes, &key, &no_call_yet, BPF_NOEXIST) != 0) return;
-  const std::uint32_t by_agent = 1;  // CHANGED_BY_AGENT of bpf/maps.h
+  if (bpf_map_update_elem(handles_.processes, &key, &no_call_yet, BPF_NOEXIST) == 0)
+    processes_changed();
+}
+
+/// The programs remember whom they found in the table.
+void CallCollector::processes_changed() const {
+  const std::uint32_t by_agent = CHANGED_BY_AGENT;
   std::uint64_t changes = 0;
   bpf_map_lookup_elem(handles_.process_changes, &by_agent, &changes);
   ++changes;
@@ -431,7 +394,7 @@ void CallCollector::bound_waits() {
 }
 
 void CallCollector::read_losses(model::Snapshot& snapshot) const {
-  for (const LossName& loss : kLossNames) {
+  for (const LossName& loss : loss_names()) {
     const std::uint32_t index = loss.reason;
     std::uint64_t value = 0;
     bpf_map_lookup_elem(handles_.losses, &index, &value);
@@ -467,6 +430,7 @@ void CallCollector::free_ended() {
     const process_key key{process.start_ns, process.tgid, 0};
     bpf_map_delete_elem(handles_.processes, &key);
   }
+  processes_changed();
   ended_.clear();
   shares_.prune();
 }

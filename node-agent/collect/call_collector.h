@@ -102,6 +102,7 @@ class CallCollector {
   void bound_retired();
   void bound_waits();
   void free_ended_streams();
+  void processes_changed() const;
   bool is_living(model::CgroupId cgroup) const {
     return living_.contains(cgroup) || calling_.contains(cgroup);
   }

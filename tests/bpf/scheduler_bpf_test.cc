@@ -1,52 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Off-CPU spans and waits for a processor, of threads of this very process that sleep for known times.
-#include <bpf/bpf.h>
-#include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include "scheduler_test.h"
 
-#include <algorithm>
-#include <atomic>
+#include <sys/wait.h>
+
 #include <condition_variable>
-#include <csignal>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <functional>
 #include <mutex>
-#include <numeric>
-#include <thread>
 
-#include "attach/bpf_object.h"
-#include "base/clock.h"
-#include "collect/call_collector.h"
-#include "collect/event_reader.h"
-#include "discover/mapping_scanner.h"
-
-namespace ingero {
+namespace ingero::testing {
 namespace {
-
-using namespace std::chrono_literals;
-
-constexpr std::uint64_t kMillisecond = 1'000'000;
-constexpr std::uint64_t kThreshold = 10 * kMillisecond;
-
-std::uint64_t now() { return system_clock_source().monotonic_ns(); }
-std::uint32_t thread_id() { return static_cast<std::uint32_t>(::syscall(SYS_gettid)); }
-
-/// When a thread went to sleep and woke up, by its own clock: the span lies between the two.
-struct Slept {
-  std::uint64_t begin = 0, end = 0;
-};
-
-Slept sleep(std::chrono::nanoseconds time) {
-  Slept slept{now(), 0};
-  std::this_thread::sleep_for(time);
-  slept.end = now();
-  return slept;
-}
 
 /// The id of a thread that has slept, woken up and ended.
 std::uint32_t sleep_in_a_thread(std::chrono::nanoseconds time) {
@@ -63,32 +27,6 @@ std::uint64_t times_blocked() {
   rusage usage{};
   ::getrusage(RUSAGE_THREAD, &usage);
   return static_cast<std::uint64_t>(usage.ru_nvcsw);
-}
-
-std::uint64_t cpu_time() {
-  timespec time{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 +
-         static_cast<std::uint64_t>(time.tv_nsec);
-}
-
-void burn(std::uint64_t nanoseconds) {
-  const std::uint64_t end = cpu_time() + nanoseconds;
-  while (cpu_time() < end) {
-  }
-}
-
-/// Until a thread of this process sleeps.
-void wait_asleep(const std::atomic<std::uint32_t>& tid) {
-  while (true) {
-    if (tid != 0) {
-      std::ifstream file("/proc/self/task/" + std::to_string(tid) + "/stat");
-      std::string text;
-      std::getline(file, text);
-      if (text.find(") S ") != std::string::npos) return;
-    }
-    std::this_thread::sleep_for(1ms);
-  }
 }
 
 /// A thread waits here, asleep, until it is opened.
@@ -110,79 +48,18 @@ class Gate {
   bool open_ = false;
 };
 
-class Scheduler : public ::testing::Test {
- protected:
-  void load(std::uint64_t off_cpu_ns, std::uint32_t ring_bytes = 1 << 20, bool only_listed = false,
-            std::uint64_t waits_ns = 1) {
-    attach::BpfOptions options;
-    options.method = model::AttachMethod::kPerf;
-    options.settings.stream_off_cpu_ns = off_cpu_ns;
-    options.settings.stream_waits_ns = waits_ns;
-    options.settings.only_listed_processes = only_listed ? 1 : 0;
-    auto bpf = attach::BpfObject::create(options);
-    ASSERT_TRUE(bpf) << bpf.error().message();
-    bpf_ = std::move(*bpf);
-    const auto ring = bpf_->open_stream(ring_bytes);
-    ASSERT_TRUE(ring) << ring.error().message();
-    ring_ = *ring;
-    collector_ = std::make_unique<collect::CallCollector>(bpf_->handles(), clock_);
+/// Until a thread of this process sleeps.
+void wait_asleep(const std::atomic<std::uint32_t>& tid) {
+  while (true) {
+    if (tid != 0) {
+      std::ifstream file("/proc/self/task/" + std::to_string(tid) + "/stat");
+      std::string text;
+      std::getline(file, text);
+      if (text.find(") S ") != std::string::npos) return;
+    }
+    std::this_thread::sleep_for(1ms);
   }
-
-  void trace_this_process() { trace(::getpid()); }
-
-  void trace(pid_t pid) {
-    const discover::MappingScanner scanner(bpf_->handles());
-    const auto mappings = scanner.scan_process(static_cast<std::uint32_t>(pid));
-    ASSERT_TRUE(mappings) << mappings.error().message();
-    ASSERT_FALSE(mappings->empty());
-    self_ = mappings->front().process;
-    collector_->watch_process(self_);
-  }
-
-  void watch(bool on = true) {
-    const auto status = bpf_->watch_scheduler(on);
-    ASSERT_TRUE(status) << status.error().message();
-  }
-
-  void begin(std::uint64_t off_cpu_ns, std::uint32_t ring_bytes = 1 << 20,
-             bool only_listed = false) {
-    load(off_cpu_ns, ring_bytes, only_listed);
-    trace_this_process();
-    watch();
-  }
-
-  std::vector<wait_event> take() {
-    std::vector<wait_event> events;
-    auto reader =
-        collect::EventReader::create(ring_, [&](const event_header& header, std::size_t size) {
-          const auto* event = collect::event_as<wait_event>(header, size);
-          if (event != nullptr) events.push_back(*event);
-          return true;
-        });
-    EXPECT_TRUE(reader);
-    (*reader)->consume();
-    return events;
-  }
-
-  static std::vector<wait_event> of(std::vector<wait_event> events, std::uint32_t kind,
-                                    std::uint32_t tid) {
-    std::erase_if(events, [&](const wait_event& event) {
-      return event.header.kind != kind || event.header.tid != tid;
-    });
-    return events;
-  }
-  std::vector<wait_event> spans_of(std::uint32_t tid) { return of(take(), EVENT_OFF_CPU, tid); }
-
-  static bool is_within(const wait_event& span, const Slept& slept) {
-    return span.header.time_ns >= slept.begin && span.header.time_ns + span.wait_ns <= slept.end;
-  }
-
-  Clock clock_;
-  std::unique_ptr<attach::BpfObject> bpf_;
-  int ring_ = -1;  ///< of streamed events
-  std::unique_ptr<collect::CallCollector> collector_;
-  model::ProcessKey self_;
-};
+}
 
 TEST_F(Scheduler, SleepsOfAThreadAreSpansFromTheThresholdOn) {
   begin(kThreshold);
@@ -376,156 +253,5 @@ TEST_F(Scheduler, WithoutAThresholdThereAreNoSpans) {
   EXPECT_GT(of(events, EVENT_RUN_QUEUE_WAIT, tid).size(), 0u);
 }
 
-/// Waits for a processor and their nanoseconds, of a process.
-struct Waits {
-  std::uint64_t count = 0, ns = 0;
-};
-
-Waits of_thread(const std::filesystem::path& task) {
-  std::ifstream file(task / "schedstat");
-  std::uint64_t ran = 0;
-  Waits waits;
-  file >> ran >> waits.ns >> waits.count;
-  return waits;
-}
-
-/// A process whose threads take a processor from each other when they are told to, and sleep then.
-class Crowd {
- public:
-  static constexpr int kThreads = 4;
-
-  Crowd() {
-    EXPECT_EQ(::pipe(begin_) + ::pipe(done_), 0);
-    pid_ = ::fork();
-    if (pid_ == 0) live();
-  }
-  ~Crowd() {
-    ::kill(pid_, SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
-    for (const int end : {begin_[0], begin_[1], done_[0], done_[1]}) ::close(end);
-  }
-  Crowd(const Crowd&) = delete;
-  Crowd& operator=(const Crowd&) = delete;
-
-  pid_t pid() const { return pid_; }
-
-  void work() const {
-    EXPECT_EQ(::write(begin_[1], "w", 1), 1);
-    char byte = 0;
-    for (int i = 0; i < kThreads; ++i) EXPECT_EQ(::read(done_[0], &byte, 1), 1);
-    while (!sleeps()) std::this_thread::sleep_for(1ms);
-  }
-
-  /// As the kernel counts them: of all threads but the first, and of the first.
-  std::pair<Waits, Waits> waits() const {
-    Waits others, first;
-    for (const auto& task : threads()) {
-      const Waits waits = of_thread(task.path());
-      Waits& sum = task.path().filename() == std::to_string(pid_) ? first : others;
-      sum.count += waits.count;
-      sum.ns += waits.ns;
-    }
-    return {others, first};
-  }
-
- private:
-  std::filesystem::directory_iterator threads() const {
-    return std::filesystem::directory_iterator("/proc/" + std::to_string(pid_) + "/task");
-  }
-  bool sleeps() const {
-    for (const auto& task : threads()) {
-      std::ifstream file(task.path() / "stat");
-      std::string text;
-      std::getline(file, text);
-      if (text.find(") S ") == std::string::npos) return false;
-    }
-    return true;
-  }
-  [[noreturn]] void live() const {
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(0, &one);
-    ::sched_setaffinity(0, sizeof(one), &one);
-    char byte = 0;
-    if (::read(begin_[0], &byte, 1) != 1) ::_exit(1);
-    std::vector<std::thread> threads;
-    for (int i = 0; i < kThreads; ++i)
-      threads.emplace_back([this] {
-        for (int j = 0; j < 50; ++j) {
-          burn(kMillisecond);
-          std::this_thread::sleep_for(100us);
-        }
-        char never = 0;
-        if (::write(done_[1], &never, 1) != 1) ::_exit(1);
-        static_cast<void>(!::read(begin_[0], &never, 1));
-      });
-    threads.front().join();
-    ::_exit(1);
-  }
-
-  int begin_[2] = {}, done_[2] = {};
-  pid_t pid_ = 0;
-};
-
-class CountedWaits : public Scheduler {
- protected:
-  Waits counted(pid_t pid) {
-    model::Snapshot snapshot;
-    collector_->read(snapshot);
-    Waits waits;
-    for (const auto& row : snapshot.waits) {
-      if (row.process.tgid != static_cast<std::uint32_t>(pid)) continue;
-      waits.count += row.waits;
-      waits.ns += row.wait_ns;
-      EXPECT_EQ(std::accumulate(row.durations.begin(), row.durations.end(), std::uint64_t{0}),
-                row.waits);
-    }
-    return waits;
-  }
-
-  /// All of the threads that were made under the agent's eyes; of the first one, what came after it was seen.
-  void expect_those_of_the_kernel(const Crowd& crowd) {
-    const auto [others, first] = crowd.waits();
-    const Waits seen = counted(crowd.pid());
-    EXPECT_GT(others.count, static_cast<std::uint64_t>(Crowd::kThreads));
-    EXPECT_GE(seen.count, others.count);
-    EXPECT_LE(seen.count, others.count + first.count);
-    EXPECT_GE(seen.ns, others.ns);
-    EXPECT_LE(seen.ns, others.ns + first.ns);
-  }
-};
-
-TEST_F(CountedWaits, AreThoseThatTheKernelCounts) {
-  const Crowd crowd;
-  load(0, 1 << 20, false, 0);
-  trace(crowd.pid());
-  watch();
-  crowd.work();
-  expect_those_of_the_kernel(crowd);
-}
-
-TEST_F(CountedWaits, AreTheSameWhileSingleOnesAreStreamed) {
-  const Crowd crowd;
-  load(kThreshold);
-  trace(crowd.pid());
-  watch();
-  crowd.work();
-  expect_those_of_the_kernel(crowd);
-}
-
-/// What was found not to be traced is remembered: until more processes are.
-TEST_F(CountedWaits, OfAProcessThatIsTracedLaterAreCountedFromThenOn) {
-  const Crowd early, late;
-  load(0, 1 << 20, false, 0);
-  watch();
-  early.work();
-  EXPECT_EQ(counted(early.pid()).count, 0u);
-  std::this_thread::sleep_for(20ms);
-  trace(late.pid());
-  late.work();
-  expect_those_of_the_kernel(late);
-  EXPECT_EQ(counted(early.pid()).count, 0u);
-}
-
 }  // namespace
-}  // namespace ingero
+}  // namespace ingero::testing
